@@ -1,0 +1,69 @@
+# ---- the demo: everything that is missing is made or brought, then the hub starts; a second time it takes seconds
+#
+#   make demo                         a JupyterHub on 127.0.0.1 whose servers can be paused; prints one URL
+#   make demo ARGS="--port 8123"      arguments for `gke-workspaces demo` (gke-workspaces demo --help)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LABEXTENSION := jupyter_pause_ext/labextension
+TYPESCRIPT := $(shell find labextension/src labextension/style -type f 2>/dev/null) package.json package-lock.json tsconfig.json
+
+.PHONY: demo
+demo: $(VENV)/.installed $(LABEXTENSION)/package.json
+	@exec $(BIN)/gke-workspaces demo $(ARGS)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: install one, and name it with make demo PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing: run 'apt-get install python3-venv'." >&2; exit 1; }
+	@echo "  making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: setup.cfg pyproject.toml | $(BIN)/python
+	@echo "  installing the package and what it needs into $(VENV) (a minute or two at first) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@touch $@
+
+node_modules/.package-lock.json: package.json package-lock.json | $(VENV)/.installed
+	@echo "  fetching what the labextension is built with ..."
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(LABEXTENSION)/package.json: $(TYPESCRIPT) node_modules/.package-lock.json | $(VENV)/.installed
+	@echo "  building the labextension ..."
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build:prod
+	@touch $@
+
+# ---- end of the demo
+
+# ---- checks and measurements
+#
+#   make test     everything that CI runs, from nothing (.ci/run); needs root
+#   make lint     the checks that need no running server
+#   make bench    the measurements of tests/bench: long, needs root and a quiet machine
+#   make lock     requirements/: the versions that CI installs
+
+.PHONY: test lint bench lock
+
+test:
+	@exec .ci/run
+
+$(VENV)/.checks: setup.cfg requirements/ci.txt $(VENV)/.installed
+	@echo "  installing what the checks need into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/ci.txt --editable '.[local,test]'
+	@touch $@
+
+lint: $(VENV)/.checks node_modules/.package-lock.json
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent lint:check
+
+bench: $(VENV)/.checks $(LABEXTENSION)/package.json
+	@$(BIN)/python -m gke_workspaces_spawner.cli.bring
+	$(BIN)/python -m pytest tests/bench --timeout=0 $(ARGS)
+
+lock:
+	@$(PYTHON) tools/lock.py

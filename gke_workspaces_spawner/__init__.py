@@ -1,0 +1,23 @@
+"""Pause and resume JupyterHub servers with their memory.
+
+Names are imported when they are first used, so that ``jupyterhub_config.py`` pays only for what it names.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .configure import configure
+    from .spawners.local import LocalWorkspaceSpawner
+
+__all__ = ["LocalWorkspaceSpawner", "configure"]
+
+_HOMES = {"LocalWorkspaceSpawner": ".spawners.local", "configure": ".configure"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name], __name__), name)

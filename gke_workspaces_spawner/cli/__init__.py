@@ -1,0 +1,74 @@
+"""The ``gke-workspaces`` command: parsing only, each subcommand is a module of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .say import Stopped
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = _parser().parse_args(words)
+    try:
+        return int(options.run(options, words))
+    except Stopped as error:
+        print(f"gke-workspaces: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("gke-workspaces: stopped.", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    from .places import default_state
+
+    parser = argparse.ArgumentParser(prog="gke-workspaces", description="Pause JupyterHub servers with their memory, and resume them.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    state = argparse.ArgumentParser(add_help=False)
+    state.add_argument("--state", type=Path, default=default_state(), metavar="DIR", help="the demo's state folder (default: %(default)s)")
+
+    demo = commands.add_parser("demo", parents=[state], help="a JupyterHub on this machine whose servers can be paused")
+    demo.add_argument("--port", type=_port, metavar="N", help="port on 127.0.0.1 (default: the last one, at first 8000)")
+    demo.add_argument(
+        "--user", action="append", default=[], metavar="NAME", help="a user; may be repeated (default: the last ones, at first ann and bo)"
+    )
+    demo.add_argument("--runsc", type=Path, metavar="PATH", help="this runsc instead of the pinned one")
+    demo.add_argument("--ready-file", type=Path, metavar="FILE", help="write URLs and tokens there, as JSON, when the hub answers")
+    demo.add_argument("--no-outbound", dest="outbound", action="store_false", help="servers do not reach the internet")
+    demo.set_defaults(run=_demo)
+
+    login = commands.add_parser("login", parents=[state], help="a new link that logs in at the running demo, once")
+    login.add_argument("name", metavar="NAME", nargs="?", help="the user (default: the demo's first one)")
+    login.set_defaults(run=_login)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return int(text)
+
+
+def _demo(options: argparse.Namespace, words: Sequence[str]) -> int:
+    from . import checks
+
+    checks.machine()
+    checks.root(words)
+    from .demo import Options, demo
+
+    return demo(Options(options.state.absolute(), options.port, tuple(options.user), options.runsc, options.ready_file, options.outbound))
+
+
+def _login(options: argparse.Namespace, words: Sequence[str]) -> int:
+    from . import checks
+
+    checks.root(words)
+    from .link import new_link
+
+    print(new_link(options.state.absolute(), options.name))
+    return 0

@@ -1,0 +1,42 @@
+"""The tokens and links of the demo's people: made at each start, worthless after it."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from ..hubclient import HubClient
+from .hub_config import COMMAND
+from .settings import Settings
+from .tickets import Tickets
+
+ADMIN = "admin"
+
+
+def welcome(settings: Settings) -> dict[str, Any]:
+    """What the ready file says; tokens of an earlier start are revoked first."""
+    revoke(settings)
+    client = HubClient(settings.hub_api_url, settings.command_token)
+    tickets = Tickets(settings.tickets)
+    return {
+        "url": settings.url,
+        "hub_api_url": settings.hub_api_url,
+        "admin_token": _new_token(client, ADMIN),
+        "users": {
+            name: {"token": _new_token(client, name), "login_url": settings.login_url(tickets.issue(name))} for name in settings.users
+        },
+    }
+
+
+def revoke(settings: Settings) -> None:
+    """Make every token and link worthless that the demo gave out."""
+    Tickets(settings.tickets).clear()
+    client = HubClient(settings.hub_api_url, settings.command_token)
+    for name in (ADMIN, *settings.users):
+        for token in client.call("GET", f"/users/{quote(name, safe='')}/tokens")["api_tokens"]:
+            if token["note"] == COMMAND:
+                client.call("DELETE", f"/users/{quote(name, safe='')}/tokens/{token['id']}")
+
+
+def _new_token(client: HubClient, name: str) -> str:
+    return str(client.call("POST", f"/users/{quote(name, safe='')}/tokens", {"note": COMMAND})["token"])

@@ -1,0 +1,1 @@
+"""Engines: what saves and restores a server's processes, behind :class:`~..lifecycle.ports.Engine`."""

@@ -1,0 +1,107 @@
+"""JupyterHub as a step of the lifecycle needs it: route, stop and start without a handler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from jupyterhub import scopes
+from tornado import web
+
+from ..lifecycle.model import Json, Key, SnapshotManifest
+from ..lifecycle.ports import Clock
+from ..lifecycle.reasons import Refused, TryLater
+from .credentials import Credentials
+from .internals import Internals
+
+START_SCOPES = ("servers", "start:servers")
+READY_POLL = 0.05
+TOO_MANY = 429
+
+
+class JupyterHubPort:
+    """Implements :class:`~..lifecycle.ports.HubPort`."""
+
+    def __init__(self, internals: Internals, credentials: Credentials, clock: Clock, log: logging.Logger) -> None:
+        self._internals = internals
+        self._credentials = credentials
+        self._clock = clock
+        self._log = log
+
+    async def unroute(self, key: Key) -> None:
+        try:
+            await self._internals.delete_route(key)
+        except Exception as error:  # the proxy's errors have no common class; a proxy that is away has no route either
+            self._log.warning("Could not remove the route of %s: %r", key, error)
+
+    async def route(self, key: Key) -> None:
+        try:
+            await self._internals.add_route(key)
+        except Exception as error:  # the Hub's own check_routes adds it as soon as the proxy is back
+            self._log.warning("Could not add the route of %s: %r", key, error)
+
+    async def stop(self, key: Key) -> None:
+        """The Hub's own stop (its bookkeeping of server row, hooks and state), without a handler."""
+        user = self._internals.user(key.user)
+        spawner = self._internals.spawner(key)
+        if user is None or spawner is None:
+            return
+        await self.unroute(key)
+        await user.stop(key.server)
+
+    async def suspend_tokens(self, key: Key) -> None:
+        self._credentials.suspend(key)
+
+    async def plain_launch(self, key: Key) -> Mapping[str, Json]:
+        spawner = self._spawner(key)
+        self._check_rights(key)
+        return await spawner.workspace_plain_launch()  # type: ignore[no-any-return]
+
+    async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
+        await self._spawner(key).workspace_launch(spec)
+
+    async def routed(self, key: Key, timeout: float) -> bool:
+        """Whether the Hub came to call the server ready; False as soon as its spawn ended in another way."""
+        end = self._clock.time() + timeout
+        while self._clock.time() < end:
+            spawner = self._internals.spawner(key)
+            if spawner is None:
+                return False
+            if spawner.ready:
+                return True
+            if not spawner.active:
+                return False
+            await self._clock.sleep(READY_POLL)
+        return False
+
+    async def start(self, key: Key, fresh: bool) -> None:
+        """Our own ``start`` records why it refused; what the Hub refuses before it (a limit, a right) is said here."""
+        try:
+            await self._internals.spawn(key)
+        except web.HTTPError as error:
+            if error.status_code == TOO_MANY:
+                raise TryLater("no_capacity", error.log_message or "") from error
+            recorded = getattr(error.__cause__, "code", None)
+            raise Refused(recorded or "not_allowed", error.log_message or "") from error
+
+    def _spawner(self, key: Key) -> Any:
+        spawner = self._internals.spawner(key)
+        if spawner is None:
+            raise Refused("unknown_server")
+        return spawner
+
+    def _check_rights(self, key: Key) -> None:
+        """A resume is today's right: the owner may have been blocked, or have lost the right to start servers."""
+        user = self._internals.user(key.user)
+        authenticator = self._internals.settings.get("authenticator")
+        if user is None:
+            raise Refused("unknown_server")
+        if authenticator is not None and key.user in authenticator.blocked_users:
+            raise Refused("not_allowed")
+        name = f"{key.user}/{key.server}"
+        wanted = {scope for base in START_SCOPES for scope in (base, f"{base}!user={key.user}", f"{base}!server={name}")}
+        groups = {f"{base}!group={group.name}" for base in START_SCOPES for group in user.groups}
+        if not (wanted | groups) & set(scopes.get_scopes_for(user.orm_user)):
+            raise Refused("not_allowed")
+

@@ -1,0 +1,63 @@
+"""What belongs together in one Hub: store, credentials, guest, port, supervisor and an engine, made once per Hub."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from ..lifecycle.model import Key, Workspace
+from ..lifecycle.phases import Phase
+from ..lifecycle.ports import Engine, Limits, Ports, Server
+from .clock import WallClock
+from .credentials import Credentials, Vault
+from .guest import HubGuest, guest_secret
+from .internals import Internals
+from .port import JupyterHubPort
+from .store import HubStore
+from .supervisor import Supervisor
+
+SETTING = "gke_workspaces_hub"
+"""Our entry in the Hub's tornado settings."""
+
+
+class Workspaces:
+    """The workspaces of one Hub."""
+
+    def __init__(self, settings: Mapping[str, Any], engine: Engine, vault: Vault, limits: Limits, homes: Any = None) -> None:
+        self.log = logging.getLogger("gke_workspaces")
+        self.internals = Internals(settings, self.log)
+        self.engine = engine
+        self.homes = homes
+        self.clock = WallClock()
+        self.hub_boot = secrets.token_hex(8)
+        self.store = HubStore(self.internals, self.clock, self.log)
+        self.credentials = Credentials(self.internals, self.store, vault, self.log)
+        self.port = JupyterHubPort(self.internals, self.credentials, self.clock, self.log)
+        self.guest = HubGuest(self._url_of, self.guest_secret, self.clock, self.log)
+        self.limits = limits
+        self.ports = Ports(engine, self.guest, self.port, self.store, self.clock, limits, self.hub_boot)
+        self.supervisor = Supervisor(self.ports, self.store, self.internals, self.log)
+
+        self.store.observe(self._end_lineage)
+
+    def _end_lineage(self, before: Workspace, after: Workspace) -> None:
+        """The paused state was deleted: nothing may act with its tokens any more."""
+        if before.phase is Phase.DELETING and after.phase is Phase.RUNNING:
+            self.credentials.forget(after.key)
+
+    def server(self, key: Key) -> Server:
+        """The server as an engine knows it now."""
+        return Server(key, self.store.read(key).owner)
+
+    def guest_secret(self, key: Key) -> str:
+        """The secret shared with the server extension of that server's lineage, hex."""
+        hub_key = hmac.new(self.internals.cookie_secret, b"gke-workspaces/hub/v1", hashlib.sha256).digest()
+        return guest_secret(hub_key, self.store.read(key).owner.lineage)
+
+    def _url_of(self, key: Key) -> str | None:
+        spawner = self.internals.spawner(key)
+        return None if spawner is None else spawner.workspace_url()

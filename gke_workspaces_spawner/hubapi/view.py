@@ -1,0 +1,127 @@
+"""A workspace as REST and pages give it: whitelisted JSON, and everything that a page would otherwise have to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jupyterhub import orm
+from jupyterhub.handlers.base import BaseHandler
+
+from ..hub.services import Workspaces
+from ..lifecycle import actions, sentence
+from ..lifecycle.model import Key, SnapshotRef, Workspace
+from ..lifecycle.phases import Phase
+from ..lifecycle.reasons import reason
+from . import urls
+
+HOLDS = ("kernels", "terminals", "notebooks", "not_returning")
+"""What of the extension's facts is shown, to those who may enter the server."""
+
+
+def workspaces_of(handler: BaseHandler) -> Workspaces:
+    """The Hub's workspaces; the spawner class makes them when no server has been touched yet."""
+    spawner_class = handler.settings["spawner_class"]
+    return spawner_class.workspaces_for(handler.settings)  # type: ignore[no-any-return]
+
+
+def may_enter(handler: BaseHandler, key: Key) -> bool:
+    """Whether the requester may see what is inside that server (its own token may)."""
+    return bool(handler.has_scope(f"access:servers!server={key.user}/{key.server}"))
+
+
+def _snapshot(snapshot: SnapshotRef) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "state": snapshot.state.value,
+        "bytes": snapshot.bytes,
+        "created": snapshot.created,
+        "expires": snapshot.expires,
+    }
+
+
+def _reason(workspace: Workspace) -> dict[str, str] | None:
+    code = workspace.pause.reason if workspace.pause else None
+    if code is None:
+        return None
+    words = reason(code)
+    return {"code": words.code, "sentence": words.sentence, "advice": words.advice}
+
+
+def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: bool) -> dict[str, Any]:
+    """The view of one server; ``inside`` says whether the reader may know what runs in it."""
+    workspace = workspaces.store.read(key)
+    now = workspaces.clock.time()
+    user = workspaces.internals.user(key.user)
+    spawner = user.spawners[key.server] if user is not None and key.server in user.spawners else None
+    ready = bool(spawner is not None and spawner.ready)
+    pending = spawner.pending if spawner is not None else None
+    pause = workspace.pause
+    current = workspace.snapshot(pause.snapshot_id) if pause else None
+    may = list(actions(workspace))
+    if workspace.phase is Phase.RUNNING:
+        may = [a for a in may if a not in ("pause", "start", "stop", "open")]
+        may += ["open", "pause", "stop"] if ready else ["start"] if not pending else []
+    elif workspace.phase is Phase.UNPROVEN and ready:
+        may.append("open")
+    facts: Mapping[str, Any] = (pause.facts if pause else None) or {}
+    return {
+        "user": key.user,
+        "server": key.server,
+        "phase": workspace.phase.value,
+        "since": workspace.phase_since,
+        "age": max(0.0, now - workspace.phase_since),
+        "revision": workspace.revision,
+        "intent": workspace.intent.value,
+        "progress": workspace.progress,
+        "sentence": sentence(workspace, now) if workspace.phase is not Phase.RUNNING or ready or pause else "This server is stopped.",
+        "actions": may,
+        "reason": _reason(workspace),
+        "pause": {"id": pause.id, "clocks": asdict(pause.clocks)} if pause else None,
+        "snapshot": _snapshot(current) if current else None,
+        "snapshots": [_snapshot(s) for s in workspace.shelf],
+        "receipt": (dict(pause.receipt) if pause and pause.receipt else None) if inside else None,
+        "holds": {name: facts[name] for name in HOLDS if name in facts} if inside and facts else None,
+        "urls": {
+            "page": urls.page(hub_base, key.user, key.server),
+            "follow": urls.follow(hub_base, key.user, key.server),
+            "server": user.server_url(key.server) if user is not None else None,
+            "files": urls.files(hub_base, key.user, key.server),
+        },
+        "hub": {"ready": ready, "pending": pending},
+    }
+
+
+class PageServices:
+    """What the pages ask (see :class:`.pages.Services`); finds the Hub through the handler that asks."""
+
+    def view(self, user_name: str, server_name: str, handler: BaseHandler) -> dict[str, Any] | None:
+        key = Key(user_name, server_name)
+        workspaces = workspaces_of(handler)
+        user = workspaces.internals.user(user_name)
+        if user is None or (server_name and server_name not in user.orm_spawners):
+            return None
+        return workspace_view(workspaces, key, hub_base=handler.hub.base_url, inside=may_enter(handler, key))
+
+    def views_for(self, handler: BaseHandler) -> Sequence[dict[str, Any]]:
+        """The requester's own servers first, then those of others that its scopes let it see."""
+        workspaces = workspaces_of(handler)
+        may_see = handler.get_scope_filter("read:servers")
+        mine = handler.current_user
+        keys = []
+        if isinstance(mine.orm_user if hasattr(mine, "orm_user") else None, orm.User):
+            keys += [Key(mine.name, name) for name in sorted({"", *mine.orm_user.orm_spawners})]
+        for row in workspaces.internals.orm_spawners():
+            key = Key(row.user.name, row.name) if row.user is not None else None
+            if key is not None and key not in keys and may_see(row, kind="server"):
+                keys.append(key)
+        return [workspace_view(workspaces, key, hub_base=handler.hub.base_url, inside=may_enter(handler, key)) for key in keys]
+
+    def homes(self, user_name: str, server_name: str, handler: BaseHandler) -> Any | None:
+        """The home of a paused server, read in the user's uid; None when the server runs or has no home here."""
+        workspaces = workspaces_of(handler)
+        user = workspaces.internals.user(user_name)
+        if user is None or workspaces.homes is None or workspaces.store.read(Key(user_name, server_name)).phase is not Phase.PAUSED:
+            return None
+        return workspaces.homes.reader(user.orm_user)

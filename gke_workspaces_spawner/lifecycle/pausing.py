@@ -1,0 +1,226 @@
+"""The steps of a pause: prepare, checkpoint, make sure that it stands still, stop.
+
+The order that loses nothing: freeze -> save with the server left alive -> durable -> remove. Until ``stopping`` is persisted every
+failure leads back to a running server; a snapshot is thrown away only after the server that it was taken of was seen to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .codec import decode, encode
+from .model import Attempt, Clocks, Identity, Json, Move, Pause, SnapshotRef, SnapshotState, Workspace
+from .phases import Call, Intent, Phase
+from .ports import Absent, Failed, Nothing, Observation, Ports, Saved, SaveRequest, Saving
+from .reasons import Broken, Conflict, LifecycleError, TryLater, table
+from .receipt import claims
+from .steps import cancelled, explained, must_do, of_another_life, pause_of, server_of, without
+
+log = logging.getLogger(__name__)
+
+
+def snapshot_id_of(pause_id: str) -> str:
+    """The id of the snapshot that a pause makes: every external name derives from the pause's id."""
+    return f"s-{pause_id}"
+
+
+def begin_pause(
+    workspace: Workspace,
+    now: float,
+    pause_id: str,
+    hub_boot: str,
+    *,
+    facts: Mapping[str, Json] | None = None,
+    last_work: float | None = None,
+) -> Move:
+    """The move that begins a pause. ``pause_id``: letters, digits and ``-``; new and unguessable.
+
+    Raises :class:`~.reasons.Conflict` where the table of calls does not begin a pause.
+    """
+    must_do(workspace, Call.PAUSE, Phase.RUNNING)
+    pause = Pause(
+        pause_id,
+        clocks=Clocks(last_work=last_work, pause_asked=now),
+        attempt=Attempt(hub_boot, now),
+        snapshot_id=snapshot_id_of(pause_id),
+        facts=claims(facts) if facts else None,
+    )
+    return Move(Phase.PREPARING, pause=pause, intent=Intent.NONE)
+
+
+# ---------------------------------------------------------------- steps
+
+
+async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
+    """Take the server off the route and let its extension flush and close; nothing is frozen for good yet."""
+    pause, server = pause_of(workspace), server_of(workspace)
+    if of_another_life(ports, pause):
+        return await give_up(ports, workspace, "hub_restarted")
+    if cancelled(ports, workspace):
+        return await give_up(ports, workspace, "cancelled")
+    estimate = await ports.engine.estimate(server, pause.facts or {})
+    if estimate.refusal:
+        return await give_up(ports, workspace, estimate.refusal, estimate.detail)
+    await ports.hub.unroute(workspace.key)
+    answer = await ports.guest.prepare(workspace.key, pause.id, ports.clock.time() + ports.limits.prepare)
+    if isinstance(answer, Absent):
+        if not ports.engine.abilities.freezes:
+            return await give_up(ports, workspace, "guest_absent")
+        return Move(Phase.CHECKPOINTING, pause=pause)
+    if answer.blockers:
+        first = answer.blockers[0]
+        return await give_up(ports, workspace, first if first in table() else "guest_refused", "; ".join(answer.blockers))
+    try:
+        identity: Identity = decode(Identity, encode(answer.identity), "identity")
+    except Broken as error:
+        return await give_up(ports, workspace, "guest_refused", error.detail)
+    return Move(Phase.CHECKPOINTING, pause=replace(pause, identity=identity, facts=claims({**(pause.facts or {}), **answer.facts})))
+
+
+async def checkpointing(ports: Ports, workspace: Workspace) -> Move | None:
+    """Start the save or join it, and wait until it is durable."""
+    pause, server = pause_of(workspace), server_of(workspace)
+    begun = (pause.attempt.since if pause.attempt else None) or workspace.phase_since
+    deadline = begun + ports.limits.pause
+    observation = await ports.engine.observe(server, pause.id)
+    if isinstance(observation, Nothing):
+        if of_another_life(ports, pause):
+            return await give_up(ports, workspace, "hub_restarted")
+        if cancelled(ports, workspace):
+            return await give_up(ports, workspace, "cancelled")
+        launch = await ports.hub.plain_launch(workspace.key)
+        await ports.engine.save(
+            server,
+            SaveRequest(pause.id, snapshot_id_of(pause.id), deadline, ports.limits.confirm_frozen, identity=pause.identity, launch=launch),
+        )
+    while True:
+        if cancelled(ports, workspace):
+            return await give_up(ports, workspace, "cancelled")
+        observation = await _observe(ports, workspace, observation)
+        if isinstance(observation, Saved):
+            return _saved(ports, workspace, observation)
+        if isinstance(observation, Failed):
+            return await give_up(ports, workspace, observation.reason, observation.detail)
+        if ports.clock.time() > deadline:
+            return await give_up(ports, workspace, "save_timeout")
+        if isinstance(observation, Saving):
+            ports.store.note_progress(workspace.key, observation.fraction)
+        await ports.clock.sleep(ports.limits.poll)
+
+
+async def saved(ports: Ports, workspace: Workspace) -> Move | None:
+    """The last moment to go back: only a server that stood still since the save, and will until it is removed, may be removed."""
+    pause, server = pause_of(workspace), server_of(workspace)
+    if not cancelled(ports, workspace):
+        still = await ports.engine.confirm_frozen(server, pause.id, ports.limits.confirm_frozen)
+        if not still:
+            return await give_up(ports, workspace, "freeze_broken")
+    if cancelled(ports, workspace):
+        return await give_up(ports, workspace, "cancelled")
+    return Move(Phase.STOPPING)
+
+
+async def stopping(ports: Ports, workspace: Workspace) -> Move | None:
+    """The Hub's own stop; paused only when nothing of the server is left and its tokens are powerless."""
+    pause, server = pause_of(workspace), server_of(workspace)
+    if await ports.engine.alive(server) and not await ports.engine.confirm_frozen(server, pause.id, ports.limits.confirm_frozen):
+        try:
+            await ports.hub.route(workspace.key)
+        except Conflict:
+            pause = explained(pause, "ran_on")
+        else:
+            return await give_up(ports, workspace, "freeze_broken")
+    await ports.hub.stop(workspace.key)
+    if await ports.engine.alive(server):
+        await ports.engine.remove(server)
+        if await ports.engine.alive(server):
+            raise TryLater("stop_unfinished")
+    await ports.hub.suspend_tokens(workspace.key)
+    pause = replace(pause, clocks=replace(pause.clocks, freed=ports.clock.time()), attempt=None)
+    wanted = ports.store.read(workspace.key).intent
+    return Move(Phase.PAUSED, pause=pause, intent=wanted if wanted is Intent.RESUME else Intent.NONE)
+
+
+# ---------------------------------------------------------------- the way back
+
+
+async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "") -> Move | None:
+    """The server goes on as if nothing had happened; where it is gone, what was saved of it is kept.
+
+    The order matters: thaw, see it alive, and only then throw the snapshot away.
+    """
+    pause, server = pause_of(workspace), server_of(workspace)
+    await ports.engine.thaw(server, pause.id)
+    if not await ports.engine.alive(server):
+        return await _server_gone(ports, workspace, code, detail)
+    shelf = await _throw_away(ports, workspace)
+    try:
+        await ports.guest.thaw(workspace.key, pause.id)
+    except LifecycleError as error:  # what prepare closed is a lease that ends by itself
+        log.warning("Could not tell the server extension of %s that its pause is off: %s", workspace.key, error)
+    await ports.hub.route(workspace.key)
+    return Move(Phase.RUNNING, pause=explained(replace(pause, attempt=None), code, detail), shelf=shelf, intent=Intent.NONE)
+
+
+async def _server_gone(ports: Ports, workspace: Workspace, code: str, detail: str) -> Move:
+    """A server that ended by itself: a complete snapshot of it is all that is left, and becomes a pause."""
+    pause = pause_of(workspace)
+    if workspace.phase is Phase.SAVED or workspace.phase is Phase.STOPPING:
+        return Move(Phase.STOPPING, pause=explained(pause, "server_ended", code))
+    if workspace.phase is Phase.CHECKPOINTING:
+        observation = await ports.engine.observe(server_of(workspace), pause.id)
+        if isinstance(observation, Saved):
+            return _saved(ports, workspace, observation)
+    return Move(
+        Phase.RUNNING,
+        pause=explained(replace(pause, attempt=None), "server_lost", f"{code}: {detail}" if detail else code),
+        intent=Intent.NONE,
+    )
+
+
+async def _throw_away(ports: Ports, workspace: Workspace) -> tuple[SnapshotRef, ...]:
+    """Delete the snapshot of the pause that is off; one that cannot be deleted now stays on the shelf, expired."""
+    pause, now = pause_of(workspace), ports.clock.time()
+    if workspace.phase is Phase.PREPARING:
+        return workspace.shelf
+    snapshot_id = snapshot_id_of(pause.id)
+    kept = workspace.snapshot(snapshot_id)
+    if workspace.phase is Phase.STOPPING and kept is not None:
+        return (*without(workspace.shelf, snapshot_id), replace(kept, state=SnapshotState.SUPERSEDED))
+    try:
+        await ports.engine.delete(snapshot_id)
+    except LifecycleError as error:
+        log.warning("Could not delete the snapshot of the pause of %s that is off: %s", workspace.key, error)
+        if kept is not None:
+            return (*without(workspace.shelf, snapshot_id), replace(kept, state=SnapshotState.SUPERSEDED, expires=now))
+    return without(workspace.shelf, snapshot_id)
+
+
+async def _observe(ports: Ports, workspace: Workspace, before: Observation) -> Observation:
+    """What the engine sees of the save; a moment in which it cannot say changes nothing."""
+    try:
+        return await ports.engine.observe(server_of(workspace), pause_of(workspace).id)
+    except TryLater as error:
+        log.info("No word of the save of %s yet: %s", workspace.key, error)
+        return before
+
+
+def _saved(ports: Ports, workspace: Workspace, save: Saved) -> Move:
+    """The move to ``saved``, with the snapshot on the shelf."""
+    pause = pause_of(workspace)
+    parent = max(workspace.shelf, key=lambda s: s.created, default=None)
+    expires = None if ports.limits.expires is None else save.durable_at + ports.limits.expires
+    reference = SnapshotRef(
+        snapshot_id_of(pause.id),
+        pause.id,
+        SnapshotState.CURRENT,
+        save.bytes,
+        created=save.durable_at,
+        expires=expires,
+        parent=parent.id if parent else None,
+        digest=save.digest,
+    )
+    clocks = replace(pause.clocks, frozen=save.frozen_at, durable=save.durable_at)
+    return Move(Phase.SAVED, pause=replace(pause, clocks=clocks), shelf=(*without(workspace.shelf, reference.id), reference))

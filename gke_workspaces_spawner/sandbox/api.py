@@ -1,0 +1,393 @@
+"""Sandboxes of one state folder, for the engine: every call is idempotent, bounded in time and never blocks the event loop.
+
+State lives on disk and in processes, never here: another process may hold the same state folder, and a Hub that was killed
+finds everything again. What takes time is done by the sandbox's shim (:mod:`.shim`); a killed one is replaced here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from . import binary
+from .diskroom import free_bytes, memory_bytes
+from .errors import CODES, SandboxError
+from .files import make_private, read_json
+from .kept import Store
+from .processes import Process, command_lines
+from .room import Room, rooms
+from .runsc import Runsc
+from .saving import SaveResult, result_of
+from .shim import SOCKET, START_SECONDS, remove_container
+from .snapshots import Shelf
+from .spec import Json, Network, SandboxSpec, Status, check_id
+
+CALL_SECONDS = 20.0
+"""Bound of a call that a shim answers at once."""
+LONG_SECONDS = 90.0
+"""Bound of thaw and remove, which wait for processes."""
+_PACKAGES = str(Path(__file__).resolve().parents[2])
+
+
+class Address(NamedTuple):
+    """Where a sandbox answers."""
+
+    ip: str
+    """Empty without a network."""
+
+
+class Sandboxes:
+    """All sandboxes and snapshots under ``state`` (made 0700; refused where others could replace it).
+
+    ``mac_key`` signs snapshots; ``python`` runs the shims. Raises SandboxError ``state_unsafe``.
+    """
+
+    def __init__(self, state: Path, *, runsc: Path, network: Network | None, mac_key: bytes, python: str = sys.executable) -> None:
+        make_private(state)
+        self.state = Path(os.path.realpath(state))
+        for name in ("sandboxes", "snapshots", "runsc-bin", "runsc"):
+            (self.state / name).mkdir(mode=0o700, exist_ok=True)
+        if len(mac_key) < 16:
+            raise ValueError("mac_key is shorter than 16 bytes")
+        self._key = mac_key
+        self._source = runsc
+        self._network = network
+        self._python = python
+        self._shelf = Shelf(self.state, mac_key)
+        self.snapshots_folder = self._shelf.folder
+        """Where snapshots lie, to look at the disk that they are on."""
+        self._installed: dict[str, Runsc] = {}
+        self._installing = threading.Lock()
+
+    # ------------------------------------------------------------ life
+
+    async def start(self, sandbox_id: str, spec: SandboxSpec, secret_env: Mapping[str, str]) -> Address:
+        """Cold start; returns when ``runsc run -detach`` has. Running already: its address.
+
+        ``secret_env`` reaches the first process's environment through memory only.
+        Raises SandboxError ``start_failed`` and ``runsc_unusable``; ``ValueError`` for a spec that cannot be.
+        """
+        spec.check()
+        return await self._begin(sandbox_id, {"action": "start", "spec": spec.to_json(), "secret": dict(secret_env)}, None)
+
+    async def restore(
+        self, sandbox_id: str, spec: SandboxSpec, snapshot_id: str, secret_env: Mapping[str, str] = MappingProxyType({})
+    ) -> Address:
+        """Load a snapshot with the runsc that made it; returns when ``runsc restore`` has, pages may still be loading.
+
+        A restored process has the environment that it was started with: a ``secret_env`` is a ``ValueError``.
+        The mounts of ``spec`` must be those of the snapshot's. Small files are verified before; the pages by
+        :meth:`verify`, which may run at the same time. Running already from that snapshot: its address.
+        Raises SandboxError ``restore_failed``, ``snapshot_changed``, ``snapshot_gone``, ``files_changed``,
+        ``not_enough_memory``, ``runsc_unusable``; ``busy`` when something else runs under that id.
+        """
+        spec.check()
+        if secret_env:
+            raise ValueError("a restored process keeps its environment")
+        made = await asyncio.to_thread(self._shelf.read, snapshot_id, "spec.json")
+        if made is None:
+            raise SandboxError("snapshot_gone", f"there is no snapshot {snapshot_id}")
+        return await self._begin(sandbox_id, {"action": "restore", "spec": spec.to_json(), "snapshot_id": snapshot_id}, made["runsc"])
+
+    async def _begin(self, sandbox_id: str, config: dict[str, Json], digest: str | None) -> Address:
+        room = Room(self.state, sandbox_id)
+        if room.exists():
+            status = await self.status(sandbox_id)
+            if status.state in ("running", "frozen"):
+                if status.restored_from == config.get("snapshot_id"):
+                    return Address(status.address or "")
+                raise SandboxError("busy", f"sandbox {sandbox_id} runs already, from {status.restored_from or 'a cold start'}")
+            await self.remove(sandbox_id)
+        try:
+            return Address(await self._launch(sandbox_id, config, digest))
+        except BaseException:
+            if not room.exists():
+                await asyncio.to_thread(self._detach, sandbox_id)
+            raise
+
+    async def status(self, sandbox_id: str) -> Status:
+        """What the host knows; replaces a killed shim of a running sandbox."""
+        room = Room(self.state, sandbox_id)
+        meta = room.meta()
+        if meta is None:
+            if not room.held():
+                return Status("absent")
+            await self._settled(room)
+            meta = room.meta()
+            if meta is None:
+                return Status("absent")
+        common = {"address": meta["ip"] or None, "restored_from": meta["restored_from"], "started": meta["started"]}
+        if not Process(*meta["sentry"]).alive():
+            await self._exit_written(room)
+            return Status("exited", exit_code=(room.exit() or {}).get("code"), **common)
+        if not room.held():
+            await self._ensure_shim(room)
+        save = room.save() or {}
+        frozen = save.get("phase") == "saved" or (save.get("phase") == "saving" and save.get("frozen_at"))
+        return Status("frozen" if frozen else "running", **common)
+
+    async def remove(self, sandbox_id: str) -> None:
+        """End it and everything of it but its home and its snapshots; returns when all of it is gone.
+
+        Raises SandboxError ``remove_failed``.
+        """
+        room = Room(self.state, sandbox_id)
+        if room.exists():
+            await self._settled(room)
+            try:
+                await self._call(room, {"call": "remove"}, LONG_SECONDS)
+            except SandboxError as error:
+                if error.code not in ("sandbox_gone", "shim_unreachable") or room.exists():
+                    raise SandboxError("remove_failed", error.detail) from error
+        else:
+            await asyncio.to_thread(remove_container, self._any_runsc(), sandbox_id)
+        await asyncio.to_thread(self._detach, sandbox_id)
+
+    async def ids(self) -> tuple[str, ...]:
+        """Everything of ours: rooms, processes and network namespaces, also of a sandbox whose room has been lost."""
+        return await asyncio.to_thread(lambda: tuple(sorted({*rooms(self.state), *self._leftovers()})))
+
+    async def memory(self, sandbox_id: str) -> int:
+        """Bytes that a save would write, seen from the host. Raises SandboxError ``sandbox_gone``."""
+        sentry = Room(self.state, sandbox_id).sentry()
+        if sentry is None or not sentry.alive():
+            raise SandboxError("sandbox_gone", f"sandbox {sandbox_id} does not run")
+        return memory_bytes(sentry.pid)
+
+    async def room_on_disk(self) -> int:
+        """Bytes that saves may still write, less what running saves have reserved."""
+        return await asyncio.to_thread(free_bytes, self.state)
+
+    # ------------------------------------------------------------ pause
+
+    async def save(
+        self, sandbox_id: str, pause_id: str, snapshot_id: str, manifest: Mapping[str, Json], deadline: float, frozen_for: float
+    ) -> None:
+        """Start saving, or join the save of the same pause; returns at once. ``deadline`` is wall clock.
+
+        ``created``, ``bytes`` and ``open_files`` are added to the manifest.
+        Raises SandboxError ``sandbox_gone``; ``busy`` while another pause is under way.
+        """
+        check_id("snapshot", snapshot_id)
+        request = {
+            "pause_id": pause_id,
+            "snapshot_id": snapshot_id,
+            "manifest": dict(manifest),
+            "deadline": deadline,
+            "frozen_for": frozen_for,
+        }
+        room = Room(self.state, sandbox_id)
+        sentry = room.sentry()
+        if sentry is None or not sentry.alive():
+            raise SandboxError("sandbox_gone", f"sandbox {sandbox_id} does not run")
+        await self._call(room, {"call": "save", "save": request}, CALL_SECONDS)
+
+    async def observe(self, sandbox_id: str, pause_id: str) -> SaveResult:
+        """Where the save of that pause stands; replaces a killed shim (its save is given up then)."""
+        room = Room(self.state, sandbox_id)
+        if room.exists() and not room.held():
+            await self._ensure_shim(room)
+        return result_of(room.save(), pause_id, room.sentry(), self._shelf.folder)
+
+    async def frozen_unbroken(self, sandbox_id: str, pause_id: str, seconds: float) -> bool:
+        """True when nothing of the user's ran since that save and nothing will for ``seconds`` more (a promise)."""
+        try:
+            answer = await self._call(
+                Room(self.state, sandbox_id), {"call": "unbroken", "pause_id": pause_id, "seconds": seconds}, CALL_SECONDS
+            )
+        except SandboxError as error:
+            if error.code == "sandbox_gone":
+                return False
+            raise
+        return bool(answer)
+
+    async def thaw(self, sandbox_id: str, pause_id: str) -> None:
+        """Give that pause up: end its save, remove what it wrote (a finished snapshot, too), let the server go on."""
+        with contextlib.suppress(_Gone):
+            await self._call(Room(self.state, sandbox_id), {"call": "thaw", "pause_id": pause_id}, LONG_SECONDS)
+
+    # ------------------------------------------------------------ snapshots
+
+    async def manifest(self, snapshot_id: str) -> dict[str, Json] | None:
+        """The manifest, verified with all small files; ``None`` when there is no such snapshot.
+
+        Raises SandboxError ``snapshot_changed``.
+        """
+        return await asyncio.to_thread(self._shelf.read, snapshot_id, "manifest.json")
+
+    async def spec(self, snapshot_id: str) -> SandboxSpec | None:
+        """The spec of the sandbox that was saved, verified like :meth:`manifest`."""
+        made = await asyncio.to_thread(self._shelf.read, snapshot_id, "spec.json")
+        return SandboxSpec.from_json(made["spec"]) if made else None
+
+    async def verify(self, snapshot_id: str) -> None:
+        """Verify every byte, the pages too (1 GB/s). Raises SandboxError ``snapshot_changed``, ``snapshot_gone``."""
+        await asyncio.to_thread(self._shelf.verify, snapshot_id)
+
+    async def snapshots(self) -> tuple[str, ...]:
+        """Ids of the complete ones."""
+        return await asyncio.to_thread(self._shelf.ids)
+
+    async def delete(self, snapshot_id: str) -> None:
+        """Remove a snapshot; returns when the bytes are gone."""
+        await asyncio.to_thread(self._delete, snapshot_id)
+
+    def _delete(self, snapshot_id: str) -> None:
+        self._shelf.delete(snapshot_id)
+        wanted: set[str] = set()
+        for left in self._shelf.ids():
+            held = read_json(self._shelf.path(left) / "kept.json")
+            wanted |= {entry["sha256"] for entry in (held or {"files": []})["files"] if "sha256" in entry}
+        Store(self.state).collect(wanted)
+
+    # ------------------------------------------------------------ shims
+
+    async def _launch(self, sandbox_id: str, config: Mapping[str, Json], digest: str | None) -> str:
+        """Start a shim; returns what it reports once it has done what it was started for.
+
+        The interpreter comes up while the binary is checked and the network is made.
+        """
+        line = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from gke_workspaces_spawner.sandbox.shim import main; main()"
+        process = await asyncio.create_subprocess_exec(
+            *(self._python, "-I", "-S", "-c", line),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+            cwd="/",
+        )
+        try:
+            runsc = await asyncio.to_thread(self._runsc, digest)
+            network = None if config["action"] == "takeover" else await asyncio.to_thread(self._attach, sandbox_id)
+            described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
+            out, err = await asyncio.wait_for(process.communicate(json.dumps({**described, **config}).encode()), START_SECONDS + 30)
+        except asyncio.TimeoutError as error:
+            raise SandboxError("shim_unreachable", f"the shim of {sandbox_id} gave no answer") from error
+        except BaseException:
+            # Nothing on its standard input: it ends.
+            await process.communicate(b"")
+            raise
+        if not out:
+            raise SandboxError("start_failed", f"the shim of {sandbox_id} ended: {err.decode(errors='replace').strip()[-500:]}")
+        return str(_result(json.loads(out)) or "")
+
+    def _attach(self, sandbox_id: str) -> dict[str, Json]:
+        """A network namespace, made afresh; what a bundle says of it."""
+        if self._network is None:
+            return {"ip": "", "netns": None, "resolv_conf": ""}
+        found = self._network.attach(sandbox_id)
+        return {"ip": found.ip, "netns": found.path, "resolv_conf": self._network.resolv_conf()}
+
+    def _detach(self, sandbox_id: str) -> None:
+        if self._network is not None:
+            self._network.detach(sandbox_id)
+
+    async def _ensure_shim(self, room: Room) -> None:
+        """Start a shim that takes over, unless one is there."""
+        if not room.exists() or room.held():
+            return
+        meta = room.meta()
+        try:
+            await self._launch(room.id, {"action": "takeover"}, meta["runsc"] if meta else None)
+        except SandboxError as error:
+            if error.code != "busy":
+                raise
+
+    async def _settled(self, room: Room) -> None:
+        """Wait until a shim that is starting its sandbox has done so or given up."""
+        await _until(lambda: room.meta() is not None or not room.held(), START_SECONDS + 10)
+
+    async def _exit_written(self, room: Room) -> None:
+        """The end is seen on the host a moment before the shim has reaped and written its code."""
+        await _until(lambda: room.exit() is not None or not room.held(), 2)
+
+    async def _call(self, room: Room, request: Mapping[str, Json], seconds: float) -> Json:
+        """Ask the shim; starts one that takes over when there is none. Raises SandboxError."""
+        for attempt in range(3):
+            if not room.exists():
+                raise _Gone("sandbox_gone", f"there is no sandbox {room.id}")
+            if attempt or not room.held():
+                await self._ensure_shim(room)
+            try:
+                return await asyncio.wait_for(_ask(room, request), seconds)
+            except asyncio.TimeoutError as error:
+                raise SandboxError("shim_unreachable", f"the shim of {room.id} did not answer in {seconds:.0f} s") from error
+            except OSError:
+                # Between its start and its first answer, or killed under our hands.
+                await asyncio.sleep(0.1)
+        if not room.exists():
+            raise _Gone("sandbox_gone", f"there is no sandbox {room.id}")
+        raise SandboxError("shim_unreachable", f"the shim of {room.id} cannot be reached")
+
+    # ------------------------------------------------------------ runsc
+
+    def _runsc(self, digest: str | None) -> Runsc:
+        """The binary of that digest, by default the configured one; its bytes are checked once in a process's life."""
+        with self._installing:
+            name = digest or "configured"
+            if name not in self._installed:
+                if digest is None:
+                    self._installed[name] = binary.install(self._source, self.state)
+                else:
+                    self._installed[name] = binary.installed(digest, self.state)
+            return self._installed[name]
+
+    def _any_runsc(self) -> Runsc:
+        """Enough to recognise processes by their state folder."""
+        return Runsc("", "", str(self.state / "runsc"))
+
+    def _leftovers(self) -> set[str]:
+        """Sandboxes of ours that have processes or a network."""
+        runsc = self._any_runsc()
+        found = {container for _, words in command_lines() if (container := runsc.owns(words))}
+        return found | set(self._network.attached() if self._network is not None else ())
+
+
+class _Gone(SandboxError):
+    """There is no such sandbox (any more)."""
+
+
+async def _until(condition: Callable[[], bool], seconds: float) -> None:
+    """Poll what other processes write to disk; gives up after ``seconds``."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not condition():
+        if loop.time() >= end:
+            return
+        await asyncio.sleep(0.02)
+
+
+def _result(answer: Mapping[str, Any]) -> Json:
+    if "error" in answer:
+        code = answer["error"]
+        raise SandboxError(code if code in CODES else "shim_unreachable", answer["detail"])
+    return answer["result"]
+
+
+async def _ask(room: Room, request: Mapping[str, Json]) -> Json:
+    # Through a descriptor of the folder: the path of a unix socket holds 107 bytes.
+    folder = os.open(room.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET}", limit=1 << 24)
+    finally:
+        os.close(folder)
+    try:
+        writer.write(json.dumps(request).encode() + b"\n")
+        await writer.drain()
+        line = await reader.readline()
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    if not line:
+        raise ConnectionResetError("the shim hung up")
+    return _result(json.loads(line))

@@ -1,0 +1,198 @@
+"""Snapshots on disk: complete or invisible, and every byte accounted for.
+
+``STATE/snapshots/<id>/`` holds the image (``checkpoint.img``, ``pages_meta.img``, ``pages.img``), ``manifest.json`` (the
+caller's), ``spec.json`` (how to make the sandbox again), ``kept.json`` (files of the host that the processes hold) and
+``macs.json``: size and sha256 of each small file under one MAC. A snapshot is written as ``.partial-<id>`` and renamed.
+
+``pages.img`` is memory that will run. Its chunk list is ``pages.json``, with a MAC of its own: the *seal*. It is made after
+the sandbox has gone (hashing 6 GB takes seconds that nobody should wait frozen), by the shim as its last act.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import SandboxError
+from .files import CHUNK, canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
+from .spec import Json, check_id
+
+PAGES = "pages.img"
+MACS = "macs.json"
+SEAL = "pages.json"
+
+
+class Shelf:
+    """All snapshots of a state folder."""
+
+    def __init__(self, state: Path, key: bytes) -> None:
+        self.folder = state / "snapshots"
+        self._key = key
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+
+    def path(self, snapshot_id: str) -> Path:
+        """Where a complete snapshot lies."""
+        return self.folder / check_id("snapshot", snapshot_id)
+
+    def partial(self, snapshot_id: str) -> Path:
+        """Where it is written until it is complete."""
+        return self.folder / f".partial-{check_id('snapshot', snapshot_id)}"
+
+    def ids(self) -> tuple[str, ...]:
+        """Complete snapshots."""
+        return tuple(sorted(entry.name for entry in self.folder.iterdir() if not entry.name.startswith(".")))
+
+    def publish(self, snapshot_id: str) -> None:
+        """Sign what lies in the partial folder, make it durable and then visible."""
+        partial = self.partial(snapshot_id)
+        files = {}
+        for entry in sorted(os.scandir(partial), key=lambda one: one.name):
+            size = entry.stat(follow_symlinks=False).st_size
+            files[entry.name] = {"size": size} if entry.name == PAGES else {"size": size, "sha256": sha256_file(Path(entry.path))}
+        body = {"version": 1, "snapshot": snapshot_id, "files": files}
+        write_json(partial / MACS, {**body, "mac": mac_of(self._key, body)})
+        for name in files:
+            with open(partial / name, "rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(partial)
+        os.rename(partial, self.path(snapshot_id))
+        sync_folder(self.folder)
+
+    def delete(self, snapshot_id: str) -> None:
+        """Remove a snapshot, complete or partial; visible as a whole or not at all also while it goes."""
+        partial = self.partial(snapshot_id)
+        with contextlib.suppress(FileNotFoundError):
+            remove_tree(partial)
+            os.rename(self.path(snapshot_id), partial)
+        remove_tree(partial)
+        sync_folder(self.folder)
+
+    # ------------------------------------------------------------ reading
+
+    def check(self, snapshot_id: str) -> None:
+        """Verify all files but the pages, and the pages' size.
+
+        Raises SandboxError ``snapshot_gone`` or ``snapshot_changed``, naming the file.
+        """
+        folder = self.path(snapshot_id)
+        if not folder.is_dir():
+            raise SandboxError("snapshot_gone", f"there is no snapshot {snapshot_id}")
+        with _reading(folder, MACS):
+            macs = read_json(folder / MACS)
+        if macs is None:
+            raise SandboxError("snapshot_changed", f"{MACS} is missing")
+        mac = macs.pop("mac", "")
+        if not isinstance(mac, str) or not same_mac(mac, mac_of(self._key, macs)) or macs.get("snapshot") != snapshot_id:
+            raise SandboxError("snapshot_changed", f"{MACS} is not what was written for this snapshot")
+        present = {entry.name for entry in os.scandir(folder)} - {MACS, SEAL} - _scratch(folder)
+        for name in sorted(present ^ set(macs["files"])):
+            raise SandboxError("snapshot_changed", f"{name} {'was added' if name in present else 'is missing'}")
+        for name, known in macs["files"].items():
+            with _reading(folder, name):
+                same = os.lstat(folder / name).st_size == known["size"]
+                if same and "sha256" in known:
+                    same = sha256_file(folder / name) == known["sha256"]
+            if not same:
+                raise SandboxError("snapshot_changed", f"{name} is not as it was written")
+
+    def read(self, snapshot_id: str, name: str) -> dict[str, Json] | None:
+        """One of the JSON files, after :meth:`check`; ``None`` when there is no such snapshot."""
+        try:
+            self.check(snapshot_id)
+        except SandboxError as error:
+            if error.code == "snapshot_gone":
+                return None
+            raise
+        return read_json(self.path(snapshot_id) / name)
+
+    # ------------------------------------------------------------ the seal of the pages
+
+    def sealed(self, snapshot_id: str) -> bool:
+        """Whether the chunk list of the pages has been written."""
+        return (self.path(snapshot_id) / SEAL).exists()
+
+    def seal(self, snapshot_id: str) -> None:
+        """Hash the pages and write the chunk list; a second caller waits for the first. Harmless when it is there."""
+        folder = self.path(snapshot_id)
+        with contextlib.suppress(FileNotFoundError), _one_at_a_time(folder):
+            if not (folder / SEAL).exists():
+                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": list(chunks(folder / PAGES))}
+                write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)})
+
+    def verify(self, snapshot_id: str) -> None:
+        """Compare every byte of the pages with the seal (about 1 GB/s); seals first what was never sealed.
+
+        Raises SandboxError ``snapshot_gone`` or ``snapshot_changed``.
+        """
+        self.check(snapshot_id)
+        self.seal(snapshot_id)
+        folder = self.path(snapshot_id)
+        with _reading(folder, SEAL):
+            seal = read_json(folder / SEAL)
+        if seal is None:
+            raise SandboxError("snapshot_gone", f"there is no snapshot {snapshot_id}")
+        mac = seal.pop("mac", "")
+        if not isinstance(mac, str) or not same_mac(mac, mac_of(self._key, seal)) or seal.get("snapshot") != snapshot_id:
+            raise SandboxError("snapshot_changed", f"{SEAL} is not what was written for this snapshot")
+        with _reading(folder, PAGES):
+            found = list(chunks(folder / PAGES, seal["chunk"]))
+        if found != seal["sha256"]:
+            bad = [at for at, (one, other) in enumerate(zip(found, seal["sha256"], strict=False)) if one != other]
+            where = f"{len(bad)} of {len(found)} parts differ" if bad else "its length differs"
+            raise SandboxError("snapshot_changed", f"{PAGES} is not as it was written: {where}")
+
+
+def chunks(path: Path, size: int = CHUNK) -> Iterator[str]:
+    """Hex sha256 of each chunk, read past the page cache where the file system can."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    buffer = mmap.mmap(-1, size)
+    try:
+        offset = 0
+        while count := os.preadv(fd, [buffer], offset):
+            with memoryview(buffer) as view:
+                yield hashlib.sha256(view[:count]).hexdigest()
+            offset += count
+    finally:
+        buffer.close()
+        os.close(fd)
+
+
+def digest_of(manifest: Mapping[str, Json]) -> str:
+    """The digest by which records name a manifest."""
+    return hashlib.sha256(canonical(manifest)).hexdigest()
+
+
+def _scratch(folder: Path) -> set[str]:
+    return {entry.name for entry in os.scandir(folder) if entry.name.startswith(".") and entry.name.endswith(".new")}
+
+
+@contextlib.contextmanager
+def _reading(folder: Path, name: str) -> Iterator[None]:
+    """Whatever is wrong with a file of a snapshot, it has been changed; a snapshot that has gone is gone."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not folder.is_dir():
+            raise SandboxError("snapshot_gone", f"there is no snapshot {folder.name}") from error
+        raise SandboxError("snapshot_changed", f"{name} cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""A managed service of the Hub that only keeps time: the Hub process decides, it is kicked."""

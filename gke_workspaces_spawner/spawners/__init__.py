@@ -1,0 +1,1 @@
+"""The spawner classes that a deployment names."""

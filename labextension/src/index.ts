@@ -1,0 +1,253 @@
+/**
+ * The labextension: what a person sees of pause and resume in JupyterLab.
+ *
+ * Four plugins, since Lab's own start needs the one for lost connections before it has documents and notebooks:
+ * the monitor (state of the tab), lost connections, the command with its button, and bringing the tab back.
+ */
+
+import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ConnectionLost, IConnectionLost, JupyterFrontEnd, JupyterLab } from '@jupyterlab/application';
+import { ICommandPalette, IWindowResolver, Notification, ToolbarButton } from '@jupyterlab/apputils';
+import { IDocumentManager } from '@jupyterlab/docmanager';
+import { IMainMenu } from '@jupyterlab/mainmenu';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { IStateDB } from '@jupyterlab/statedb';
+import { ITerminalTracker } from '@jupyterlab/terminal';
+import { ITranslator } from '@jupyterlab/translation';
+
+import { kernelConnections, reconnectAll } from './connections';
+import { PauseExtension } from './ext';
+import { askHub, spawnUrl, webUrl } from './hub';
+import { pauseIcon } from './icon';
+import { Settled } from './memory';
+import type { INotices } from './notices';
+import { connectNotices, tellReceipt } from './notices';
+import { Overlay } from './overlay';
+import { pauseServer } from './pause';
+import { keepNotebooks } from './recover';
+import { saveLayout } from './save';
+import { PauseMonitor } from './status';
+import { COMMAND_PAUSE, IPauseMonitor, TRANSLATION_DOMAIN } from './tokens';
+
+const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
+  id: '@gke-workspaces/jupyterlab-pause:monitor',
+  description: "Knows what the tab's server does during a pause, and shows it.",
+  autoStart: true,
+  requires: [JupyterFrontEnd.IPaths, ITranslator],
+  optional: [JupyterLab.IInfo],
+  provides: IPauseMonitor,
+  activate: (
+    app: JupyterFrontEnd,
+    paths: JupyterFrontEnd.IPaths,
+    translator: ITranslator,
+    info: JupyterLab.IInfo | null
+  ) => {
+    const trans = translator.load(TRANSLATION_DOMAIN);
+    const extension = new PauseExtension(app.serviceManager.serverSettings);
+    const monitor = new PauseMonitor({
+      status: () => extension.status(),
+      probe: () => extension.probe(),
+      askHub: address => askHub(address),
+      navigate: address => leaveTo(address),
+      here: window.location.href,
+      page: document
+    });
+    const notices: INotices = {
+      trans,
+      spawnUrl: spawnUrl(paths.urls),
+      server: paths.urls.base,
+      store: window.localStorage,
+      page: window,
+      receipt: () => extension.receipt()
+    };
+    const overlay = new Overlay(trans, app.shell.node);
+    monitor.viewChanged.connect((_, view) => {
+      overlay.present(view);
+      if (info) {
+        // Lab's own polls of the server rest while there is nobody to answer them.
+        info.isConnected = view.kind === 'quiet' || view.kind === 'returning' || view.kind === 'saving';
+      }
+    });
+    connectNotices(monitor, notices);
+    void app.restored
+      .then(() => monitor.refresh())
+      .then(status => tellReceipt(status, notices))
+      .catch(error => console.warn('The server extension for pausing did not answer.', error));
+    // A page that the browser kept while another one was shown knows nothing of the time between.
+    window.addEventListener('pageshow', event => {
+      if (event.persisted) {
+        monitor.lost();
+      }
+    });
+    return monitor;
+  }
+};
+
+/** Go to a page of the Hub in this tab. Documents were saved; what running cells wrote since is in the server's journal. */
+function leaveTo(address: string): void {
+  const target = webUrl(address, window.location.href);
+  if (target) {
+    window.addEventListener('beforeunload', event => event.stopImmediatePropagation(), { capture: true, once: true });
+    window.location.assign(target.href);
+  }
+}
+
+const connectionLostPlugin: JupyterFrontEndPlugin<IConnectionLost> = {
+  id: '@gke-workspaces/jupyterlab-pause:connection-lost',
+  description: 'Replaces the stock "Restart" dialog of JupyterHub: a paused server is not a stopped one.',
+  autoStart: true,
+  requires: [JupyterFrontEnd.IPaths, IPauseMonitor],
+  provides: IConnectionLost,
+  activate: (_: JupyterFrontEnd, paths: JupyterFrontEnd.IPaths, monitor: IPauseMonitor): IConnectionLost => {
+    if (!paths.urls.hubPrefix) {
+      return ConnectionLost;
+    }
+    return () => {
+      monitor.lost();
+      return Promise.resolve();
+    };
+  }
+};
+
+const commandPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@gke-workspaces/jupyterlab-pause:command',
+  description: 'The command, the button and the menu entry that pause the server.',
+  autoStart: true,
+  requires: [IPauseMonitor, IDocumentManager, ITranslator],
+  optional: [ICommandPalette, IMainMenu, IStateDB, IWindowResolver],
+  activate: (
+    app: JupyterFrontEnd,
+    monitor: IPauseMonitor,
+    documents: IDocumentManager,
+    translator: ITranslator,
+    palette: ICommandPalette | null,
+    menu: IMainMenu | null,
+    state: IStateDB | null,
+    resolver: IWindowResolver | null
+  ) => {
+    const trans = translator.load(TRANSLATION_DOMAIN);
+    const extension = new PauseExtension(app.serviceManager.serverSettings);
+    const enabled = () => monitor.view.kind === 'quiet' && monitor.status?.available === true;
+    const caption = () => {
+      if (!monitor.status) {
+        return trans.__('The server has not said yet whether it can be paused.');
+      }
+      if (!monitor.status.available) {
+        return (
+          monitor.status.message || trans.__('This server cannot be paused: its hub or its image does not know how.')
+        );
+      }
+      return trans.__('Save this server with its kernels and give its machine back');
+    };
+    app.commands.addCommand(COMMAND_PAUSE, {
+      label: trans.__('Pause server'),
+      caption,
+      icon: pauseIcon,
+      isEnabled: enabled,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () =>
+        pauseServer({
+          app,
+          documents,
+          extension,
+          monitor,
+          trans,
+          saveLayout: () => (state && resolver ? saveLayout(app, state, resolver.name) : Promise.resolve())
+        })
+    });
+    const button = new ToolbarButton({
+      icon: pauseIcon,
+      label: trans.__('Pause'),
+      tooltip: caption(),
+      enabled: enabled(),
+      onClick: () => void app.commands.execute(COMMAND_PAUSE)
+    });
+    button.id = 'jp-gkews-pause';
+    button.addClass('jp-gkews-Button');
+    button.node.setAttribute('aria-label', trans.__('Pause server'));
+    app.shell.add(button, 'top', { rank: 1000 });
+    const refresh = () => {
+      app.commands.notifyCommandChanged(COMMAND_PAUSE);
+      button.enabled = enabled();
+      button.update();
+    };
+    monitor.statusChanged.connect(refresh);
+    monitor.viewChanged.connect(refresh);
+    palette?.addItem({ command: COMMAND_PAUSE, category: trans.__('Hub') });
+    menu?.fileMenu.addGroup([{ command: COMMAND_PAUSE }], 95);
+    // No autosave while nobody can take the file: each would end in an error dialog.
+    let autosave: boolean | null = null;
+    monitor.viewChanged.connect((_, view) => {
+      const away = view.kind !== 'quiet' && view.kind !== 'saving';
+      if (away && autosave === null) {
+        autosave = documents.autosave;
+        documents.autosave = false;
+      } else if (!away && autosave !== null) {
+        documents.autosave = autosave;
+        autosave = null;
+      }
+    });
+  }
+};
+
+const recoverPlugin: JupyterFrontEndPlugin<void> = {
+  id: '@gke-workspaces/jupyterlab-pause:recover',
+  description: 'Brings kernels, terminals and the output of running cells back after a pause.',
+  autoStart: true,
+  requires: [IPauseMonitor, JupyterFrontEnd.IPaths, ITranslator],
+  optional: [INotebookTracker, ITerminalTracker],
+  activate: (
+    app: JupyterFrontEnd,
+    monitor: IPauseMonitor,
+    paths: JupyterFrontEnd.IPaths,
+    translator: ITranslator,
+    notebooks: INotebookTracker | null,
+    terminals: ITerminalTracker | null
+  ) => {
+    const trans = translator.load(TRANSLATION_DOMAIN);
+    const extension = new PauseExtension(app.serviceManager.serverSettings);
+    monitor.returned.connect((_, { cut, waitFor }) => waitFor(reconnectAll(app, terminals, cut)));
+    if (paths.urls.hubPrefix) {
+      watchSockets(app, monitor);
+    }
+    if (notebooks) {
+      const settled = new Settled(window.localStorage, paths.urls.base);
+      keepNotebooks(
+        notebooks,
+        kernelId => extension.journal(kernelId),
+        settled,
+        path => {
+          Notification.warning(
+            trans.__('%1: more output came while you were away than is kept; its end is missing.', path),
+            { autoClose: false }
+          );
+        }
+      );
+    }
+  }
+};
+
+/** A kernel's websocket that breaks is the first sign of a pause asked for elsewhere: Lab's own polls come seconds later. */
+function watchSockets(app: JupyterFrontEnd, monitor: IPauseMonitor): void {
+  const watched = new WeakSet<object>();
+  const watch = () => {
+    for (const kernel of kernelConnections(app)) {
+      if (!watched.has(kernel)) {
+        watched.add(kernel);
+        let up = kernel.connectionStatus === 'connected';
+        kernel.connectionStatusChanged.connect((_, status) => {
+          if (up && status !== 'connected' && !kernel.isDisposed) {
+            monitor.lost();
+          }
+          up = status === 'connected';
+        });
+      }
+    }
+  };
+  app.serviceManager.sessions.runningChanged.connect(watch);
+  app.serviceManager.kernels.runningChanged.connect(watch);
+  watch();
+}
+
+export * from './tokens';
+export default [monitorPlugin, connectionLostPlugin, commandPlugin, recoverPlugin];

@@ -1,0 +1,128 @@
+/** Telling people: toasts for what passes, dialogs for what needs them. */
+
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
+
+import { showReceipt } from './dialog';
+import { tell, told } from './memory';
+import type { Store } from './memory';
+import type { IPauseMonitor, IReceipt, IReturn, IStatus, Notice } from './tokens';
+import type { Translate } from './words';
+import { receiptText } from './words';
+
+/** What the notices need besides the words. */
+export interface INotices {
+  trans: Translate;
+  /** The address at which the Hub starts this server. */
+  spawnUrl: string;
+  /** The server's path, which names it in the browser's memory. */
+  server: string;
+  store: Store;
+  page: Window;
+  /** Ask for the receipt of the last resume; null while there is none. */
+  receipt(): Promise<IReceipt | null>;
+}
+
+/** Show the monitor's notices and receipts. */
+export function connectNotices(monitor: IPauseMonitor, given: INotices): void {
+  const { trans } = given;
+  let unreachable = '';
+  let asking = false;
+
+  const ask = async (title: string, body: string, go: string, act: () => void) => {
+    if (asking) {
+      return;
+    }
+    asking = true;
+    try {
+      const result = await showDialog({
+        title,
+        body,
+        buttons: [Dialog.cancelButton({ label: trans.__('Dismiss') }), Dialog.okButton({ label: go })]
+      });
+      if (result.button.accept) {
+        act();
+      }
+    } finally {
+      asking = false;
+    }
+  };
+
+  monitor.noticed.connect((_, notice: Notice) => {
+    switch (notice.kind) {
+      case 'expired':
+        void ask(
+          trans.__('Your login has run out'),
+          trans.__('Reload this page to log in again. Your kernels go on meanwhile.'),
+          trans.__('Reload'),
+          () => given.page.location.reload()
+        );
+        break;
+      case 'stopped':
+        void ask(
+          trans.__('Server unavailable or unreachable'),
+          trans.__('Your server at %1 is not running.\nWould you like to restart it?', given.server),
+          trans.__('Restart'),
+          () => given.page.open(given.spawnUrl, '_blank', 'noopener')
+        );
+        break;
+      case 'unreachable':
+        unreachable = Notification.warning(trans.__('The connection to your server is lost. Trying again…'), {
+          autoClose: false
+        });
+        break;
+      case 'reachable':
+        Notification.dismiss(unreachable);
+        break;
+      case 'failed': {
+        const why = notice.reason
+          ? [notice.reason.sentence, notice.reason.advice].filter(Boolean).join(' ')
+          : trans.__('The pause was called off.');
+        Notification.warning(`${trans.__('The server was not paused; everything goes on.')} ${why}`, {
+          autoClose: false
+        });
+        break;
+      }
+    }
+  });
+
+  monitor.returned.connect((_, { status, follow, fresh }: IReturn) => {
+    if (fresh) {
+      void showReceipt(receiptText(follow?.receipt ?? null, true, trans), trans);
+    } else {
+      void tellReceipt(status, given);
+    }
+  });
+}
+
+/** Questions for a receipt, and milliseconds between them: the Hub writes it a moment after the server is back. */
+const TRIES = 6;
+const BETWEEN = 1500;
+
+/** Tell the receipt of the restore that the server speaks of, once for each pause. Never rejects. */
+export async function tellReceipt(status: IStatus, given: INotices): Promise<void> {
+  const { trans } = given;
+  const pauseId = status.restored?.pause_id;
+  if (!pauseId || told(given.store, given.server, pauseId)) {
+    return;
+  }
+  let receipt: IReceipt | null = null;
+  for (let i = 0; !receipt && i < TRIES; i++) {
+    if (i > 0) {
+      await new Promise(resolve => setTimeout(resolve, BETWEEN));
+    }
+    receipt = await given.receipt().catch(() => null);
+  }
+  if (told(given.store, given.server, pauseId)) {
+    return; // Another tab was quicker.
+  }
+  tell(given.store, given.server, pauseId);
+  const text = receiptText(receipt, false, trans);
+  if (!text.good) {
+    await showReceipt(text, trans);
+    return;
+  }
+  Notification.success(text.line, {
+    autoClose: text.lost.length ? false : 15000,
+    actions: [{ label: trans.__('Details'), callback: () => void showReceipt(text, trans) }]
+  });
+}

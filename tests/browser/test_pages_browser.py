@@ -1,0 +1,288 @@
+"""The pages in Chromium, against a real Hub with stand-in servers: true without a refresh, usable by keyboard, deaf to hostile names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from gke_workspaces_spawner.hubapi import urls
+from tests.fakes.pages import HOSTILE, SERVERS, RunningHub, started
+from tests.ports import free_port
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "evil.html").write_text("<script>document.title = 'pwned'</script>")
+    (home / f"{HOSTILE.replace('/', '')}.txt").write_text("hello")
+    with started(tmp_path_factory.mktemp("hub"), home, free_port()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    made = browser.new_context(locale="en-GB", timezone_id="UTC", viewport={"width": 1100, "height": 800})
+    made.set_default_timeout(10_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page; the test fails when a script on it does."""
+    opened = context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    assert errors == []
+
+
+def log_in(hub: RunningHub, page: Page, user: str) -> None:
+    page.goto(hub.url + "hub/login")
+    page.fill("#username_input", user)
+    page.fill("#password_input", hub.password)
+    page.click("#login_submit")
+    page.wait_for_url("**/hub/**")
+
+
+def go(hub: RunningHub, page: Page, user: str, server: str = "") -> None:
+    page.goto(hub.url.removesuffix("/base/") + urls.page("/base/hub/", user, server))
+
+
+def test_a_page_follows_its_server_without_a_refresh(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "ann")
+    go(hub, page, "ann", "up")
+    badge = page.locator(".gke-ws-badge")
+    expect(badge).to_have_text("Running")
+    page.evaluate("window.sameDocument = true")
+    page.get_by_role("button", name="Pause").click()
+    expect(badge).to_have_text("Pausing")
+    bar = page.get_by_role("progressbar", name="Pausing")
+    expect(bar).to_have_attribute("aria-valuenow", "42")
+    hub.move("ann", "up", "stopping")
+    expect(bar).not_to_have_attribute("aria-valuenow", "42")
+    expect(page.locator("[aria-current=step]")).to_have_text("Free the machine")
+    hub.move("ann", "up", "paused")
+    expect(badge).to_have_text("Paused")
+    expect(page.locator(".gke-ws button")).to_have_text(["Resume", "Start fresh", "Discard"])
+    assert page.evaluate("window.sameDocument") is True
+    hub.move("ann", "up", "running")
+
+
+def test_resume_shows_progress_and_then_leads_into_the_server(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "sleep")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("progressbar", name="Restoring")).to_have_attribute("aria-valuenow", "63")
+    hub.move("bo", "sleep", "running")
+    page.wait_for_url("**/user/bo/sleep/", wait_until="commit")
+    hub.move("bo", "sleep", "paused")
+
+
+def test_a_server_that_comes_up_by_itself_takes_nobody_there(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "sleep")
+    hub.move("bo", "sleep", "running")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Running")
+    assert page.url.endswith("/hub/workspaces/bo/sleep")
+    hub.move("bo", "sleep", "paused")
+
+
+def test_discard_asks_on_the_page_and_can_be_done_by_keyboard_alone(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "sleep")
+    page.on("dialog", lambda dialog: pytest.fail("a dialog of the browser was opened"))
+    page.locator("[data-action=discard]").focus()
+    page.keyboard.press("Enter")
+    question = page.get_by_role("group", name="Please confirm")
+    expect(question).to_contain_text("Discard the snapshot of 1.2 GB?")
+    expect(question.locator("p")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-action=discard]")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Stopped")
+    hub.move("bo", "sleep", "paused")
+
+
+def test_a_refusal_is_shown_as_text_with_its_reason_and_the_focus_stays(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "doubt")
+    page.route("**/follow/bo/doubt", lambda route: route.abort())
+    page.route("**/pause/*/retry", lambda route: route.continue_(url=route.request.url.replace("p" * 32, "another")))
+    page.locator("[data-action=retry]").click()
+    alert = page.locator("[aria-live] .alert-danger").last
+    expect(alert).to_have_text("That pause is over. <b>Look</b> again. (wrong_pause)")
+    expect(page.locator("[data-action=retry]")).to_be_focused()
+
+
+def test_the_focus_stays_while_progress_is_painted(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "train")
+    page.locator("[data-action=cancel]").focus()
+    hub.move("bo", "train", "preparing")
+    expect(page.locator("[aria-current=step]")).to_have_text("Get ready")
+    expect(page.locator("[data-action=cancel]")).to_be_focused()
+    hub.move("bo", "train", "paused")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Paused")
+    expect(page.locator("[data-gke-focus=title]")).to_be_focused()
+    hub.move("bo", "train", "checkpointing")
+
+
+def test_a_hidden_tab_asks_nothing_and_a_seen_one_asks_at_once(hub: RunningHub, page: Page) -> None:
+    page.clock.install()
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "train")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/follow/" in request.url else None)
+    show = """seen => {
+        Object.defineProperty(document, 'visibilityState', { value: seen, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    with page.expect_response("**/follow/bo/train"):
+        page.clock.run_for(20_000)
+    page.evaluate(show, "hidden")
+    page.wait_for_load_state("networkidle")
+    asked.clear()
+    page.clock.run_for(600_000)
+    assert asked == []
+    with page.expect_response("**/follow/bo/train"):
+        page.evaluate(show, "visible")
+        page.clock.run_for(1)
+
+
+def test_who_is_logged_out_is_told_so_and_not_asked_again(hub: RunningHub, page: Page, context: BrowserContext) -> None:
+    page.clock.install()
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "train")
+    context.clear_cookies()
+    with page.expect_response("**/follow/bo/train") as answer:
+        page.clock.run_for(20_000)
+    assert answer.value.status == 403
+    link = page.get_by_role("link", name="Log in again")
+    expect(link).to_have_attribute("href", "/base/hub/login?next=%2Fbase%2Fhub%2Fworkspaces%2Fbo%2Ftrain")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/follow/" in request.url else None)
+    page.clock.run_for(600_000)
+    assert asked == []
+
+
+def test_a_hub_that_is_away_is_asked_again_until_it_is_back(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "train")
+    page.route("**/follow/bo/train", lambda route: route.abort())
+    expect(page.get_by_text("The Hub cannot be reached at the moment")).to_be_visible()
+    page.unroute("**/follow/bo/train")
+    expect(page.get_by_text("The Hub cannot be reached at the moment")).to_be_hidden()
+
+
+def test_hostile_names_run_nothing_anywhere(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, HOSTILE)
+    user = urls.segment(HOSTILE)
+    for path in (
+        "hub/home",
+        "hub/workspaces",
+        *(f"hub/workspaces/{user}/{server}" for server in SERVERS),
+        f"hub/workspaces/files/{user}/server",
+        f"hub/workspaces/files/{user}/server/evil.html?preview=1",
+        f"hub/spawn/{user}",
+        f"user/{user}/lab",
+    ):
+        page.goto(hub.url + path)
+        page.wait_for_load_state("networkidle")
+        ours = page.locator(".gke-ws img")
+        assert ours.count() == 0, path
+        assert "pwned" not in page.title().replace(HOSTILE, ""), path
+
+
+def test_the_home_page_leads_by_state_and_keeps_jupyterhub_s_own(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "cy")
+    page.goto(hub.url + "hub/home")
+    made = page.evaluate(
+        """async names => { for (const name of names) {
+             const answer = await fetch(`/base/hub/api/users/cy/servers/${name}`, { method: 'PUT',
+               headers: { 'X-XSRFToken': jhdata.xsrf_token, 'Content-Type': 'application/json' } });
+             if (!answer.ok) return answer.status; } return 'made'; }""",
+        ["sleep", "down"],
+    )
+    if made != "made":
+        assert made == 405, "JupyterHub 5 makes a named server only by starting it"
+        return
+    page.goto(hub.url + "hub/home")
+    card = page.locator(".gke-ws-home li").filter(has_text="My server")
+    expect(card.get_by_role("button")).to_have_text(["Resume", "Start fresh", "Discard"])
+    expect(page.locator("#start")).to_be_hidden()
+    row = page.locator("tr[data-server-name=sleep]")
+    expect(row.get_by_role("button", name="Resume")).to_be_visible()
+    expect(row.locator(".start-server")).to_be_hidden()
+    expect(row.locator(".delete-server")).to_be_hidden()
+    down = page.locator("tr[data-server-name=down]")
+    expect(down.locator(".start-server")).to_be_visible()
+    hub.move("cy", "", "stopped")
+    expect(card.get_by_role("button")).to_have_text(["Start"])
+    hub.move("cy", "", "paused")
+
+
+def test_the_paused_form_takes_the_place_of_jupyterhub_s_and_keeps_the_admin_s_for_a_fresh_start(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "ann")
+    page.goto(hub.url + "hub/spawn/ann")
+    expect(page.get_by_role("heading", level=1)).to_have_text("My server")
+    expect(page.get_by_label("Memory")).to_be_hidden()
+    expect(page.locator("#spawn_form > .feedback-container")).to_be_hidden()
+    page.locator("[data-action=fresh]").click()
+    expect(page.get_by_label("Memory")).to_be_focused()
+    with page.expect_request(lambda request: request.method == "POST" and "/hub/spawn/ann" in request.url) as posted:
+        page.locator("details button[value=fresh]").click()
+    body = posted.value.post_data or ""
+    assert 'name="gke_workspaces"\r\n\r\nfresh' in body
+    assert 'name="memory"\r\n\r\n4 GB' in body
+
+
+def test_the_paused_form_works_without_scripts(hub: RunningHub, page: Page, browser: Browser, context: BrowserContext) -> None:
+    log_in(hub, page, "bo")
+    plain = browser.new_context(java_script_enabled=False, storage_state=context.storage_state())
+    try:
+        bare = plain.new_page()
+        bare.goto(hub.url + "hub/spawn/bo")
+        expect(bare.get_by_text("Paused for 2 h")).to_be_visible()
+        with bare.expect_request(lambda request: request.method == "POST") as posted:
+            bare.get_by_role("button", name="Resume").click()
+        assert 'name="gke_workspaces"\r\n\r\nresume' in (posted.value.post_data or "")
+    finally:
+        plain.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_can_be_looked_at(hub: RunningHub, browser: Browser, output: Path, theme: str) -> None:
+    """Screenshots for people; what a machine can see: nothing is wider than the window, every control has a name."""
+    context = browser.new_context(color_scheme=theme, locale="en-GB", timezone_id="UTC", viewport={"width": 480, "height": 800})  # type: ignore[arg-type]
+    try:
+        page = context.new_page()
+        log_in(hub, page, "dee")
+        paths = {"home": "hub/home", "list": "hub/workspaces", "files": "hub/workspaces/files/dee/server", "form": "hub/spawn/dee"}
+        paths |= {f"one-{name or 'default'}": f"hub/workspaces/dee/{name}" for name in SERVERS}
+        for name, path in paths.items():
+            page.goto(hub.url + path)
+            page.wait_for_load_state("networkidle")
+            page.screenshot(path=output / f"{name}-{theme}.png", full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+            nameless = page.evaluate("[...document.querySelectorAll('.gke-ws :is(button, a)')].filter(e => !e.innerText.trim()).length")
+            assert nameless == 0, name
+    finally:
+        context.close()

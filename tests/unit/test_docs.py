@@ -1,0 +1,70 @@
+"""What the docs say is what the code does, as far as a program can see."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(#[^)\s]+)?\)")
+
+
+def generate():
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as code hosts make them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path):
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        file = page.parent / target
+        assert file.exists(), f"{target} is not there"
+        assert not anchor or anchor[1:] in anchors(file), f"{target} has no heading {anchor}"
+
+
+def test_the_reference_pages_are_as_the_code_is(capsys: pytest.CaptureFixture[str]):
+    assert generate().main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_every_setting_has_help_that_is_a_sentence():
+    module = generate()
+    owners = module.configurables()
+    assert "LocalWorkspaceSpawner" in {owner.__name__ for owner in owners}
+    for owner in owners:
+        for name, trait in module.own_traits(owner):
+            assert re.search(r"[.!?)]\s*$", trait.help or ""), f"{owner.__name__}.{name} has no help that ends as a sentence does"
+
+
+def test_every_route_of_the_openapi_file_is_in_the_page_about_rest():
+    spec = yaml.safe_load((ROOT / "gke_workspaces_spawner" / "hubapi" / "openapi.yaml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "rest-api.md").read_text(encoding="utf-8")
+    for path, operations in spec["paths"].items():
+        short = re.sub(r"^.*?/server(s/\{[^}]+\})?(?=/)", "", path)
+        for verb in operations.keys() & {"get", "post", "put", "patch", "delete"}:
+            assert re.search(rf"\| `{verb.upper()} [^`]*{re.escape(short)}` \|", page), f"{verb.upper()} {path} is not in docs/rest-api.md"
+
+
+def test_every_page_of_the_docs_can_be_reached_from_the_readme():
+    seen, ahead = set(), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in seen and page.exists():
+            seen.add(page)
+            links = LINK.findall(page.read_text(encoding="utf-8"))
+            ahead += [(page.parent / target).resolve() for target, _ in links if target.endswith(".md")]
+    assert not [str(page.relative_to(ROOT)) for page in PAGES if page not in seen and page.parent.name == "docs"]

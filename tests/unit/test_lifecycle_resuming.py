@@ -1,0 +1,376 @@
+"""A resume says so only after the proof; whatever else happens, the snapshot is there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from gke_workspaces_spawner.lifecycle.drive import drive
+from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Move, SnapshotState, Workspace
+from gke_workspaces_spawner.lifecycle.phases import Phase
+from gke_workspaces_spawner.lifecycle.ports import Limits, Signal
+from gke_workspaces_spawner.lifecycle.reasons import TryLater
+from gke_workspaces_spawner.lifecycle.resuming import PROVED, accept, begin_discard, interrupted, retry
+from tests.fakes import World
+
+
+async def paused(limits: Limits | None = None) -> tuple[World, Identity]:
+    world = World(limits)
+    identity = (await world.start()).identity
+    assert (await world.pause()).phase is Phase.PAUSED
+    return world, identity
+
+
+def still_paused(world: World, code: str) -> None:
+    """Nothing runs, nothing is lost, the reason is kept."""
+    workspace = world.workspace
+    assert workspace.phase is Phase.PAUSED and workspace.intent is Intent.NONE
+    assert workspace.pause and workspace.pause.reason == code
+    assert world.process is None and list(world.engine.snapshots) == ["s-p1"] == [s.id for s in workspace.shelf]
+    assert not world.engine.deleted
+    assert world.key in world.hub.suspended
+
+
+async def test_a_resume_brings_the_process_back_and_says_so_only_after_the_proof() -> None:
+    world, identity = await paused()
+    seen: list[Workspace] = []
+    world.store.observe(lambda _before, after: seen.append(after))
+    await world.resume()
+    assert world.process and world.process.identity == identity
+    assert [w.phase.value for w in seen] == ["waiting", "restoring", "restoring", "running"]
+    attempt = seen[2].pause and seen[2].pause.attempt
+    assert attempt and attempt.proof == PROVED, "the proof is persisted before clients are let in"
+    workspace = world.workspace
+    assert world.key in world.hub.routes and [s.state for s in workspace.shelf] == [SnapshotState.CURRENT]
+    assert workspace.pause and workspace.pause.reason is None and workspace.pause.attempt is None
+    clocks = workspace.pause.clocks
+    assert clocks.resume_asked and clocks.capacity_found and clocks.process_back
+
+
+async def test_the_receipt_tells_what_came_back_and_holds_nothing_else() -> None:
+    world, identity = await paused()
+    world.clock.advance(600)
+    await world.resume()
+    receipt = world.workspace.pause and world.workspace.pause.receipt
+    assert receipt and receipt["resumed"] is True
+    assert [k["id"] for k in receipt["kernels"]] == [k.kernel_id for k in identity.kernels]
+    assert receipt["kernels_missing"] == [] and receipt["bytes"] > 0
+    assert receipt["seconds"]["paused"] == pytest.approx(600, abs=1)
+    assert receipt["seconds"]["pause"] > 0 and receipt["seconds"]["resume"] >= 0
+    assert receipt["repaired"] == {"clocks": {"shift": 1.0}}
+    assert set(receipt) == {"resumed", "reasons", "notes", "bytes", "kernels", "kernels_missing", "repaired", "before", "seconds"}
+    assert "not for the receipt" not in json.dumps(receipt)
+
+
+@pytest.mark.parametrize(
+    ("gives", "says", "code"),
+    [
+        (Signal.FRESH, "", "silent_cold_start"),
+        (Signal.UNKNOWN, "", "engine_silent"),
+        (Signal.RESTORED, "resume", "silent_cold_start"),
+        (Signal.RESTORED, "error", "identity_differs"),
+    ],
+)
+async def test_a_server_that_is_not_the_paused_one_is_unproven_and_the_snapshot_stays(gives: str, says: str, code: str) -> None:
+    world, _ = await paused()
+    world.engine.restore_gives, world.guest.says = gives, says
+    workspace = await world.resume()
+    assert workspace.phase is Phase.UNPROVEN
+    assert workspace.pause and workspace.pause.reason == code and workspace.pause.receipt
+    assert workspace.pause.receipt["resumed"] is False
+    assert [s.state for s in workspace.shelf] == [SnapshotState.UNPROVEN]
+    assert world.engine.snapshots and not world.engine.deleted
+    assert world.process is not None
+    assert (await world.drive()).phase is Phase.UNPROVEN, "only a person chooses"
+
+
+async def test_replaying_the_recorded_identity_after_a_cold_start_proves_nothing() -> None:
+    world, identity = await paused()
+    world.engine.restore_gives, world.guest.replays, world.guest.says = Signal.FRESH, identity, "restore"
+    workspace = await world.resume()
+    assert workspace.phase is Phase.UNPROVEN and world.engine.snapshots and not world.engine.deleted
+
+
+async def test_retry_ends_the_fresh_server_and_restores_again() -> None:
+    world, identity = await paused()
+    world.engine.restore_gives = Signal.FRESH
+    await world.resume()
+    world.engine.restore_gives = Signal.RESTORED
+    world.store.commit(world.workspace, retry(world.workspace))
+    workspace = await world.drive()
+    assert workspace.phase is Phase.RUNNING and world.process and world.process.identity == identity
+    assert [s.state for s in workspace.shelf] == [SnapshotState.CURRENT] and workspace.intent is Intent.NONE
+
+
+async def test_a_retry_survives_a_restart_of_the_hub() -> None:
+    world, identity = await paused()
+    world.engine.restore_gives = Signal.FRESH
+    await world.resume()
+    world.engine.restore_gives = Signal.RESTORED
+    world.store.commit(world.workspace, retry(world.workspace))
+    await world.restart()
+    assert world.workspace.phase is Phase.RUNNING and world.process and world.process.identity == identity
+
+
+async def test_accept_keeps_the_server_and_the_snapshot() -> None:
+    world, _ = await paused()
+    world.engine.restore_gives = Signal.FRESH
+    await world.resume()
+    process, owner = world.process, world.workspace.owner
+    world.store.commit(world.workspace, accept(world.workspace))
+    workspace = await world.drive()
+    assert workspace.phase is Phase.RUNNING and workspace.pause is None and world.process is process
+    assert workspace.owner == owner, "what runs is named by it"
+    assert [s.state for s in workspace.shelf] == [SnapshotState.UNPROVEN] and world.engine.snapshots
+
+
+async def test_an_unproven_server_that_goes_away_leaves_it_paused() -> None:
+    world, identity = await paused()
+    world.engine.restore_gives = Signal.FRESH
+    await world.resume()
+    world.engine.crash(world.server)
+    await world.drive()
+    still_paused(world, "resume_stopped")
+    world.engine.restore_gives = Signal.RESTORED
+    await world.resume()
+    assert world.process and world.process.identity == identity
+
+
+async def test_start_fresh_keeps_the_snapshot_as_superseded() -> None:
+    world, identity = await paused()
+    world.store.ask(world.key, Intent.FRESH)
+    workspace = await world.drive()
+    assert workspace.phase is Phase.RUNNING and workspace.pause is None and workspace.intent is Intent.NONE
+    assert world.process and world.process.identity != identity
+    assert [s.state for s in workspace.shelf] == [SnapshotState.SUPERSEDED] and world.engine.snapshots
+
+
+async def test_discard_deletes_the_bytes_and_ends_the_pause() -> None:
+    world, _ = await paused()
+    world.store.commit(world.workspace, begin_discard(world.workspace, world.clock.time()))
+    workspace = await world.drive()
+    assert workspace.phase is Phase.RUNNING and workspace.pause is None and not workspace.shelf
+    assert not world.engine.snapshots and world.process is None
+
+
+async def test_a_discard_that_fails_is_driven_again() -> None:
+    world, _ = await paused()
+    world.store.commit(world.workspace, begin_discard(world.workspace, world.clock.time()))
+    world.engine.errors["delete"] = TryLater("busy")
+    with pytest.raises(TryLater):
+        await world.drive()
+    assert world.workspace.phase is Phase.DELETING
+    world.engine.errors.clear()
+    await world.restart()
+    assert world.workspace.phase is Phase.RUNNING and not world.engine.snapshots
+
+
+async def test_a_resume_waits_for_room_and_says_so() -> None:
+    world, identity = await paused()
+    world.engine.room_from = world.clock.time() + 120
+    await world.resume()
+    assert world.process and world.process.identity == identity
+    receipt = world.workspace.pause and world.workspace.pause.receipt
+    assert receipt and receipt["seconds"]["waiting"] == pytest.approx(120, abs=2)
+
+
+@pytest.mark.parametrize("code", ["no_capacity", "not_enough_memory"])
+async def test_without_room_in_time_it_is_paused_with_the_reason(code: str) -> None:
+    world, _ = await paused(Limits(waiting=30.0))
+    world.engine.room_from, world.engine.no_room_code = 1e12, code
+    before = world.clock.time()
+    await world.resume()
+    still_paused(world, code)
+    assert 30.0 <= world.clock.time() - before < 32.0 and world.engine.launches == 0
+
+
+async def test_a_crashed_restore_is_paused_again() -> None:
+    world, identity = await paused()
+    world.engine.restore_gives = Signal.GONE
+    world.guest.absent = True
+    await world.resume()
+    assert world.workspace.pause and world.workspace.pause.reason in ("restore_failed", "restore_timeout")
+    still_paused(world, world.workspace.pause.reason or "")
+    world.engine.restore_gives, world.guest.absent = Signal.RESTORED, False
+    await world.resume()
+    assert world.process and world.process.identity == identity
+
+
+async def test_a_restored_server_that_does_not_answer_is_paused_again() -> None:
+    world, _ = await paused()
+    world.guest.unreachable = {"restored"}
+    await world.resume()
+    still_paused(world, "restore_timeout")
+
+
+async def test_a_server_that_the_hub_cannot_reach_is_paused_again() -> None:
+    world, _ = await paused()
+    world.hub.reachable = False
+    await world.resume()
+    still_paused(world, "not_routed")
+
+
+async def test_a_snapshot_with_a_changed_byte_is_refused_and_kept() -> None:
+    world, _ = await paused()
+    world.engine.changed.add("s-p1")
+    await world.resume()
+    still_paused(world, "snapshot_changed")
+    assert world.engine.launches == 0
+
+
+async def test_a_snapshot_of_another_lineage_is_never_restored() -> None:
+    world, _ = await paused()
+    manifest, identity = world.engine.snapshots["s-p1"]
+    world.engine.snapshots["s-p1"] = (replace(manifest, owner=replace(manifest.owner, user_id=2)), identity)
+    await world.resume()
+    still_paused(world, "snapshot_changed")
+    assert world.engine.launches == 0
+
+
+async def test_a_snapshot_that_is_gone_is_said_to_be() -> None:
+    world, _ = await paused()
+    world.engine.snapshots.clear()
+    await world.resume()
+    assert world.workspace.phase is Phase.PAUSED and world.workspace.pause and world.workspace.pause.reason == "snapshot_gone"
+
+
+@pytest.mark.parametrize(("fault", "code"), [("allowed", "not_allowed"), ("policy", "policy_changed")])
+async def test_a_resume_is_todays_right(fault: str, code: str) -> None:
+    world, _ = await paused()
+    if fault == "allowed":
+        world.begin_resume()
+        world.hub.allowed = False  # taken away after the resume was asked for
+        await world.drive()
+    else:
+        world.engine.policy_changed = True
+        await world.resume()
+    still_paused(world, code)
+    assert world.engine.launches == 0
+
+
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.RESTORING])
+async def test_a_cancelled_resume_is_paused_again(phase: Phase) -> None:
+    world, _ = await paused()
+    world.store.observe(lambda _before, after: world.store.ask(world.key, Intent.CANCEL) and None if after.phase is phase else None)
+    await world.resume()
+    still_paused(world, "cancelled")
+
+
+async def test_a_cancel_ends_a_restore_that_hangs() -> None:
+    world, _ = await paused()
+    hangs = asyncio.Event()
+
+    async def restored(*_: object) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    world.guest.restored = restored  # type: ignore[method-assign, assignment]
+    world.begin_resume()
+    driving = asyncio.ensure_future(drive(world.ports, world.key))
+    await hangs.wait()
+    world.store.ask(world.key, Intent.CANCEL)
+    await driving
+    still_paused(world, "cancelled")
+
+
+@pytest.mark.parametrize("where", ["launch", "restored"])
+async def test_a_stop_while_a_restore_is_under_way_leaves_nothing_behind(where: str) -> None:
+    """The Hub cancels its spawn and calls the spawner's stop: that commits, and the step finds out."""
+    world, identity = await paused()
+    port = world.hub if where == "launch" else world.guest
+    original = getattr(port, where)
+
+    async def stopped(*args: object) -> object:
+        world.store.commit(world.workspace, interrupted(world.workspace))
+        await world.engine.remove(world.server)
+        return await original(*args)
+
+    setattr(port, where, stopped)
+    await world.resume()
+    still_paused(world, "resume_stopped")
+    setattr(port, where, original)
+    await world.resume()
+    assert world.process and world.process.identity == identity
+
+
+async def test_a_drive_that_is_cancelled_can_be_ended_by_the_spawners_stop() -> None:
+    world, _ = await paused()
+    hangs = asyncio.Event()
+
+    async def restored(*_: object) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    world.guest.restored = restored  # type: ignore[method-assign, assignment]
+    world.begin_resume()
+    driving = asyncio.ensure_future(drive(world.ports, world.key))
+    await hangs.wait()
+    driving.cancel()
+    await asyncio.wait([driving])
+    assert driving.cancelled() and world.workspace.phase is Phase.RESTORING
+    await world.hub.stop(world.key)
+    still_paused(world, "resume_stopped")
+
+
+async def test_what_is_left_of_a_broken_attempt_goes_before_the_next_one() -> None:
+    """A second sandbox of one lineage would fail in the fake engine."""
+    world, identity = await paused()
+    world.begin_resume()
+    world.store.commit(world.workspace, Move(Phase.RESTORING))
+    world.engine.start_launch(world.server, {"restore": "s-p1"})
+    await world.drive()
+    assert world.workspace.phase is Phase.RUNNING and world.process and world.process.identity == identity
+
+
+async def test_an_attempt_that_was_given_up_is_not_started_again_when_its_removal_fails() -> None:
+    world, _ = await paused()
+    world.hub.reachable = False
+    world.engine.survives_remove = 2
+    world.begin_resume()
+    with pytest.raises(TryLater):
+        await world.drive()
+    assert world.workspace.phase is Phase.RESTORING
+    for _ in range(3):
+        if world.workspace.phase is Phase.PAUSED:
+            break
+        with pytest.raises(TryLater):
+            await world.drive()
+        world.engine.survives_remove = 0
+        await world.drive()
+    still_paused(world, "not_routed")
+    assert world.engine.launches == 1
+
+
+async def test_a_snapshot_can_be_resumed_from_again() -> None:
+    world, identity = await paused()
+    for _ in range(5):
+        await world.resume()
+        assert world.process and world.process.identity == identity
+        await world.pause()
+    assert len(world.workspace.shelf) == 6
+    assert len({s.id for s in world.workspace.shelf}) == 6
+
+
+async def test_a_restored_server_survives_the_restart_of_the_hub_that_proved_it() -> None:
+    world, identity = await paused()
+    never = asyncio.Event()
+
+    async def routed(*_: object) -> bool:
+        await never.wait()
+        return True
+
+    original, world.hub.routed = world.hub.routed, routed  # type: ignore[method-assign]
+    world.begin_resume()
+    driving = asyncio.ensure_future(drive(world.ports, world.key))
+    while not (world.workspace.pause and world.workspace.pause.attempt and world.workspace.pause.attempt.proof):
+        await asyncio.sleep(0)
+    driving.cancel()
+    await asyncio.wait([driving])
+    world.hub.routed = original  # type: ignore[method-assign]
+    process = world.process
+    await world.restart()
+    assert world.workspace.phase is Phase.RUNNING and world.process is process and world.process
+    assert world.process.identity == identity and world.engine.launches == 1
