@@ -49,7 +49,7 @@ def main() -> int:
         (metadata,) = [name for name in names if name.endswith(".dist-info/entry_points.txt")]
         entry_points = wheel.read(metadata).decode()
     complaints = [f"missing: {name}" for name in sorted(files_of_the_packages() - names)]
-    complaints += [f"missing: {end}" for end in INSTALLED_DATA if not any(name.endswith(f".{end}") for name in names)]
+    complaints += [f"missing: {end}" for end in INSTALLED_DATA if not any(name.endswith(f".data/{end}") for name in names)]
     complaints += [f"does not belong there: {name}" for name in sorted(names) if name.startswith(("tests/", "docs/", "tools/"))]
     complaints += [] if "gke-workspaces = " in entry_points else ["the command gke-workspaces is missing"]
     print("\n".join(complaints) or f"the wheel is whole: {len(names)} files")

@@ -144,12 +144,12 @@ class Saver:
     def close(self) -> str | None:
         """No more saves or thaws: the sandbox will be removed. Returns the snapshot that was saved from it, if any."""
         with self._lock:
+            self._closed = True
             self._cancel.set()
             worker = self._worker
         if worker is not None:
             worker.join()
         with self._lock:
-            self._closed = True
             return self._record["snapshot_id"] if self._record.get("phase") == "saved" else None
 
     def recover(self) -> None:
@@ -241,7 +241,7 @@ class Saver:
 
     def _give_up(self, reason: str, detail: str) -> None:
         """Thaw, remove what was written, say why. The lock is held."""
-        alive = self._unfreeze() if self._record.get("frozen_at") else self._alive()
+        alive = self._unfreeze() if self._record.get("frozen_at") and not self._closed else self._alive()
         if "snapshot_id" in self._record:
             self._shelf.delete(self._record["snapshot_id"])
         self._write({**self._record, "phase": "failed", "frozen_at": None, "reason": reason, "detail": detail, "alive": alive})

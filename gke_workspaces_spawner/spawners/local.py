@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -26,7 +27,7 @@ from ..hub.vault import TokenFiles
 from ..lifecycle.model import Json
 from ..lifecycle.reasons import Broken
 from ..sandbox import Network, Sandboxes, SandboxSpec
-from ..sandbox.homes import make_home
+from ..sandbox.homes import Entry, listing, make_home, open_file
 
 PORT = 8888
 """Every sandbox has an address of its own, so all servers listen on the same port."""
@@ -53,7 +54,7 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         if runsc is None:
             raise Broken("runsc_unusable", f"there is no runsc at {spawner.runsc}")
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        network = Network.open(state, outbound=spawner.outbound)
+        network = Network.open(state, outbound=spawner.outbound, hub_ports=[settings["hub"].port])
         engine = GVisorEngine(Sandboxes(state, runsc=Path(runsc), network=network, mac_key=_key(state, "mac")), logging.getLogger("gke_workspaces.gvisor"))
         return Workspaces(settings, engine, TokenFiles(state / "tokens"), spawner.workspace_limits(), homes=Homes(state))
 
@@ -150,6 +151,28 @@ class Homes:
         path = self._folder / identity
         make_home(path, uid, uid)
         return Home(path, uid, _login(orm_user.name, uid))
+
+
+    def reader(self, orm_user: Any) -> HomeReader:
+        """For pages that show a home while its server is paused."""
+        return HomeReader(self.of(orm_user))
+
+
+class HomeReader:
+    """Reads a home in its user's uid, beneath it only, following no link; never runs anything in the Hub's own thread."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    async def listing(self, path: tuple[str, ...]) -> tuple[Entry, ...]:
+        """What a folder holds. Raises OSError."""
+        found = await asyncio.to_thread(listing, self._home.path, self._home.uid, self._home.uid, path)
+        return found.entries
+
+    async def open_file(self, path: tuple[str, ...]) -> int:
+        """A descriptor of a regular file, which the caller closes. Raises OSError."""
+        descriptor, _size = await asyncio.to_thread(open_file, self._home.path, self._home.uid, self._home.uid, path)
+        return descriptor
 
 
 def _login(name: str, uid: int) -> str:

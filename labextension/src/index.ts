@@ -7,7 +7,7 @@
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ConnectionLost, IConnectionLost, JupyterFrontEnd, JupyterLab } from '@jupyterlab/application';
-import { ICommandPalette, IWindowResolver, Notification, ToolbarButton } from '@jupyterlab/apputils';
+import { CommandToolbarButton, ICommandPalette, IWindowResolver, Notification } from '@jupyterlab/apputils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { IMainMenu } from '@jupyterlab/mainmenu';
 import { INotebookTracker } from '@jupyterlab/notebook';
@@ -155,22 +155,15 @@ const commandPlugin: JupyterFrontEndPlugin<void> = {
           saveLayout: () => (state && resolver ? saveLayout(app, state, resolver.name) : Promise.resolve())
         })
     });
-    const button = new ToolbarButton({
-      icon: pauseIcon,
-      label: trans.__('Pause'),
-      tooltip: caption(),
-      enabled: enabled(),
-      onClick: () => void app.commands.execute(COMMAND_PAUSE)
+    const button = new CommandToolbarButton({
+      commands: app.commands,
+      id: COMMAND_PAUSE,
+      label: trans.__('Pause')
     });
     button.id = 'jp-gkews-pause';
     button.addClass('jp-gkews-Button');
-    button.node.setAttribute('aria-label', trans.__('Pause server'));
     app.shell.add(button, 'top', { rank: 1000 });
-    const refresh = () => {
-      app.commands.notifyCommandChanged(COMMAND_PAUSE);
-      button.enabled = enabled();
-      button.update();
-    };
+    const refresh = () => app.commands.notifyCommandChanged(COMMAND_PAUSE);
     monitor.statusChanged.connect(refresh);
     monitor.viewChanged.connect(refresh);
     palette?.addItem({ command: COMMAND_PAUSE, category: trans.__('Hub') });

@@ -2,10 +2,10 @@
 
 import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 
-import { showReceipt } from './dialog';
+import { showReceipt, showSentences } from './dialog';
 import { tell, told } from './memory';
 import type { Store } from './memory';
-import type { IPauseMonitor, IReceipt, IReturn, IStatus, Notice } from './tokens';
+import type { IPauseMonitor, IReason, IReceipt, IReturn, IStatus, Notice } from './tokens';
 import type { Translate } from './words';
 import { receiptText } from './words';
 
@@ -50,6 +50,8 @@ export function connectNotices(monitor: IPauseMonitor, given: INotices): void {
   monitor.noticed.connect((_, notice: Notice) => {
     switch (notice.kind) {
       case 'expired':
+        // Lab itself takes the refusals for dead kernels; one notice that is true stands for all of those.
+        Dialog.flush();
         void ask(
           trans.__('Your login has run out'),
           trans.__('Reload this page to log in again. Your kernels go on meanwhile.'),
@@ -73,24 +75,30 @@ export function connectNotices(monitor: IPauseMonitor, given: INotices): void {
       case 'reachable':
         Notification.dismiss(unreachable);
         break;
-      case 'failed': {
-        const why = notice.reason
-          ? [notice.reason.sentence, notice.reason.advice].filter(Boolean).join(' ')
-          : trans.__('The pause was called off.');
-        Notification.warning(`${trans.__('The server was not paused; everything goes on.')} ${why}`, {
-          autoClose: false
-        });
+      case 'failed':
+        tellFailure(notice.reason, trans);
         break;
-      }
     }
   });
 
   monitor.returned.connect((_, { status, follow, fresh }: IReturn) => {
     if (fresh) {
-      void showReceipt(receiptText(follow?.receipt ?? null, true, trans), trans);
+      const receipt = follow?.receipt?.resumed === false ? follow.receipt : null;
+      void showReceipt(receiptText(receipt, true, trans), trans);
     } else {
       void tellReceipt(status, given);
     }
+  });
+}
+
+/** The pause did not succeed and the server goes on. A toast holds 140 characters: the rest is behind its button. */
+function tellFailure(reason: IReason | null, trans: Translate): void {
+  const title = trans.__('The server was not paused');
+  const why = reason?.sentence ?? trans.__('The pause was called off.');
+  const all = [why, reason?.advice ?? '', trans.__('Everything goes on as if nothing had happened.')];
+  Notification.warning(`${title}: ${why}`, {
+    autoClose: false,
+    actions: [{ label: trans.__('Details'), callback: () => void showSentences(title, all, trans) }]
   });
 }
 

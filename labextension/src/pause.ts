@@ -1,7 +1,6 @@
 /** The command: ask what a pause would mean, ask the person, save, pause. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
-import { Notification } from '@jupyterlab/apputils';
 import type { IDocumentManager } from '@jupyterlab/docmanager';
 
 import { confirmPause, showSentences, showUnsaved } from './dialog';
@@ -55,8 +54,10 @@ export async function pauseServer(parts: IPauseParts): Promise<void> {
     monitor.accepted(await extension.pause());
   } catch (error) {
     monitor.aborted();
-    Notification.error(`${trans.__('The server was not paused; everything goes on.')} ${words(error)}`, {
-      autoClose: false
-    });
+    await showSentences(
+      trans.__('The server was not paused'),
+      [words(error), trans.__('Everything goes on as if nothing had happened.')],
+      trans
+    );
   }
 }

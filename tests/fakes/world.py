@@ -9,8 +9,9 @@ from typing import Any
 
 from gke_workspaces_spawner.lifecycle import resuming
 from gke_workspaces_spawner.lifecycle.drive import drive, follow_up
-from gke_workspaces_spawner.lifecycle.model import Key, Workspace
+from gke_workspaces_spawner.lifecycle.model import Intent, Key, Workspace
 from gke_workspaces_spawner.lifecycle.pausing import begin_pause
+from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Limits, Ports, Server
 
 from .clock import FakeClock
@@ -66,9 +67,7 @@ class Mortal:
         return call_now
 
 
-ENGINE = frozenset(
-    {"estimate", "save", "observe", "confirm_frozen", "thaw", "manifest", "capacity", "alive", "signal", "remove", "delete"}
-)
+ENGINE = frozenset({"estimate", "save", "observe", "confirm_frozen", "thaw", "manifest", "capacity", "alive", "signal", "remove", "delete"})
 GUEST = frozenset({"prepare", "thaw", "restored"})
 HUB = frozenset({"unroute", "route", "stop", "suspend_tokens", "plain_launch", "launch", "routed", "start"})
 STORE = frozenset({"commit"})
@@ -113,6 +112,10 @@ class World:
     def workspace(self) -> Workspace:
         return self.store.read(self.key)
 
+    def phase(self) -> Phase:
+        """The phase now; a method, since it changes between two looks."""
+        return self.workspace.phase
+
     @property
     def server(self) -> Server:
         return Server(self.key, self.workspace.owner)
@@ -137,6 +140,15 @@ class World:
     def begin_resume(self) -> Workspace:
         """Press Resume; nothing is driven yet."""
         return self.store.commit(self.workspace, resuming.begin_resume(self.workspace, self.clock.time(), self.ports.hub_boot))
+
+    def ask_in(self, phase: Phase, intent: Intent) -> None:
+        """Somebody asks for something as soon as that phase is reached."""
+
+        def observer(_before: Workspace, after: Workspace) -> None:
+            if after.phase is phase:
+                self.store.ask(self.key, intent)
+
+        self.store.observe(observer)
 
     async def drive(self) -> Workspace:
         """One drive, and what was asked to follow it."""

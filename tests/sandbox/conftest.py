@@ -24,9 +24,9 @@ from gke_workspaces_spawner.sandbox.room import Room
 
 UID = 210_777
 SESSION = """
-import json, os, sys, threading, time
+import hashlib, json, os, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-space = {}
+space = {"hashlib": hashlib, "os": os, "sys": sys, "threading": threading, "time": time}
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         code = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -103,7 +103,7 @@ class Lab:
         address = await self.sandboxes.start(sandbox_id, spec or self.spec(), {})
         session = Session(address.ip)
         await session.ready()
-        await session.run(f"global data; import hashlib; data = os.urandom({megabytes} << 20)", prelude="import os")
+        await session.run(f"global data; data = os.urandom({megabytes} << 20)")
         return session
 
     async def save(self, sandbox_id: str = "one", pause_id: str = "p1", snapshot_id: str = "s1", *, seconds: float = 60, frozen: float = 60) -> Any:
@@ -182,9 +182,9 @@ class Session:
     def __init__(self, ip: str) -> None:
         self.ip = ip
 
-    async def run(self, code: str, *, prelude: str = "", timeout: float = 20) -> Any:
+    async def run(self, code: str, *, timeout: float = 20) -> Any:
         """Run code (the body of a function) inside and return what it returns."""
-        return await asyncio.to_thread(self._post, f"{prelude}\n{code}" if prelude else code, timeout)
+        return await asyncio.to_thread(self._post, code, timeout)
 
     def _post(self, code: str, timeout: float) -> Any:
         request = urllib.request.Request(f"http://{self.ip}:8888/", data=code.encode(), method="POST")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+
+from gke_workspaces_spawner.lifecycle import reasons
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -50,13 +53,29 @@ def test_every_setting_has_help_that_is_a_sentence():
             assert re.search(r"[.!?)]\s*$", trait.help or ""), f"{owner.__name__}.{name} has no help that ends as a sentence does"
 
 
-def test_every_route_of_the_openapi_file_is_in_the_page_about_rest():
-    spec = yaml.safe_load((ROOT / "gke_workspaces_spawner" / "hubapi" / "openapi.yaml").read_text(encoding="utf-8"))
+@pytest.fixture(scope="module")
+def openapi() -> dict[str, Any]:
+    text = (ROOT / "gke_workspaces_spawner" / "hubapi" / "openapi.yaml").read_text(encoding="utf-8")
+    spec: dict[str, Any] = yaml.safe_load(text)
+    return spec
+
+
+def test_every_route_of_the_openapi_file_is_in_the_page_about_rest(openapi: dict[str, Any]):
     page = (ROOT / "docs" / "rest-api.md").read_text(encoding="utf-8")
-    for path, operations in spec["paths"].items():
-        short = re.sub(r"^.*?/server(s/\{[^}]+\})?(?=/)", "", path)
-        for verb in operations.keys() & {"get", "post", "put", "patch", "delete"}:
-            assert re.search(rf"\| `{verb.upper()} [^`]*{re.escape(short)}` \|", page), f"{verb.upper()} {path} is not in docs/rest-api.md"
+    verbs = openapi["components"]["parameters"]["verb"]["schema"]["enum"]
+    routes = {
+        (method.upper(), re.sub(r"^/users/\{user_name\}/server(s/\{server_name\})?", "", path).replace("{verb}", verb))
+        for path, operations in openapi["paths"].items()
+        for method in operations.keys() & {"get", "post", "put", "patch", "delete"}
+        for verb in verbs
+    }
+    for method, path in sorted(routes):
+        assert re.search(rf"\| `{method} [^`]*{re.escape(path)}` \|", page), f"{method} {path} is not in docs/rest-api.md"
+
+
+def test_every_reason_code_that_the_openapi_file_names_has_words(openapi: dict[str, Any]):
+    said = " ".join(response["description"] for response in openapi["components"]["responses"].values())
+    assert set(re.findall(r"`([a-z_]+)`", said)) <= reasons.table().keys()
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme():

@@ -96,8 +96,10 @@ def test_a_stop_that_ends_a_resume_leads_back_to_paused(phase: Phase) -> None:
             resuming.interrupted(workspace)
         return
     after = apply(workspace, resuming.interrupted(workspace), 2.0)
-    assert after.phase is Phase.PAUSED and after.snapshot("s-p1") is not None
-    assert after.pause is not None and after.pause.reason == "resume_stopped"
+    assert after.phase is Phase.PAUSED
+    assert after.snapshot("s-p1") is not None
+    assert after.pause is not None
+    assert after.pause.reason == "resume_stopped"
 
 
 def test_a_retry_survives_the_stop_that_it_needs() -> None:

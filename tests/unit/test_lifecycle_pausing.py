@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gke_workspaces_spawner.lifecycle.drive import drive
-from gke_workspaces_spawner.lifecycle.model import Intent, KernelProcess, SnapshotState
+from gke_workspaces_spawner.lifecycle.model import Intent, KernelProcess, Key, SnapshotState
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Failed, Limits
 from gke_workspaces_spawner.lifecycle.reasons import Refused, TryLater
@@ -19,11 +19,15 @@ def goes_on(world: World, code: str) -> None:
     """As before the button was pressed, with the reason."""
     workspace = world.workspace
     assert workspace.phase is Phase.RUNNING
-    assert workspace.pause and workspace.pause.reason == code
-    assert world.process and world.process.frozen_for is None
-    assert world.key in world.hub.routes and world.key not in world.guest.prepared
+    assert workspace.pause
+    assert workspace.pause.reason == code
+    assert world.process
+    assert world.process.frozen_for is None
+    assert world.key in world.hub.routes
+    assert world.key not in world.guest.prepared
     assert workspace.intent is Intent.NONE
-    assert not workspace.shelf and not world.engine.snapshots
+    assert not workspace.shelf
+    assert not world.engine.snapshots
 
 
 async def test_a_pause_goes_through_every_phase_in_order() -> None:
@@ -32,14 +36,21 @@ async def test_a_pause_goes_through_every_phase_in_order() -> None:
     workspace = await world.pause()
     phases = list(dict.fromkeys(w.phase.value for w in world.store.history))
     assert phases == ["preparing", "checkpointing", "saved", "stopping", "paused"]
-    assert workspace.pause and workspace.pause.identity == process.identity and workspace.pause.reason is None
+    assert workspace.pause
+    assert workspace.pause.identity == process.identity
+    assert workspace.pause.reason is None
     clocks = workspace.pause.clocks
-    assert clocks.pause_asked is not None and clocks.frozen is not None and clocks.durable is not None and clocks.freed is not None
+    assert clocks.pause_asked is not None
+    assert clocks.frozen is not None
+    assert clocks.durable is not None
+    assert clocks.freed is not None
     assert clocks.pause_asked <= clocks.frozen <= clocks.durable <= clocks.freed
     (snapshot,) = workspace.shelf
     assert (snapshot.state, snapshot.pause_id, snapshot.parent) == (SnapshotState.CURRENT, workspace.pause.id, None)
     assert snapshot.expires == pytest.approx(snapshot.created + 14 * 86400)
-    assert world.process is None and world.key in world.hub.suspended and world.key not in world.hub.routes
+    assert world.process is None
+    assert world.key in world.hub.suspended
+    assert world.key not in world.hub.routes
 
 
 async def test_saving_shows_progress() -> None:
@@ -48,9 +59,16 @@ async def test_saving_shows_progress() -> None:
     world.engine.save_seconds = 1.0
     seen: list[float] = []
     note = world.store.note_progress
-    world.store.note_progress = lambda key, fraction, detail="": (seen.append(fraction or 0.0), note(key, fraction, detail))[0]  # type: ignore[method-assign]
+
+    def watched(key: Key, fraction: float | None, detail: str = "") -> None:
+        seen.append(fraction or 0.0)
+        note(key, fraction, detail)
+
+    world.store.note_progress = watched  # type: ignore[method-assign]
     await world.pause()
-    assert len(seen) > 5 and seen == sorted(seen) and 0.0 <= seen[0] < seen[-1] <= 1.0
+    assert len(seen) > 5
+    assert seen == sorted(seen)
+    assert 0.0 <= seen[0] < seen[-1] <= 1.0
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["server alive", "server gone"])
@@ -61,10 +79,14 @@ async def test_a_failed_save_leaves_the_server_as_it_was_and_a_dead_one_is_never
     await world.pause()
     if alive:
         goes_on(world, "disk_full")
-        assert world.workspace.pause and world.workspace.pause.detail == "no space left on device"
+        assert world.workspace.pause
+        assert world.workspace.pause.detail == "no space left on device"
     else:
-        assert world.workspace.phase is Phase.RUNNING and world.process is None
-        assert world.workspace.pause and world.workspace.pause.reason == "server_lost" and "disk_full" in world.workspace.pause.detail
+        assert world.phase() is Phase.RUNNING
+        assert world.process is None
+        assert world.workspace.pause
+        assert world.workspace.pause.reason == "server_lost"
+        assert "disk_full" in world.workspace.pause.detail
 
 
 async def test_a_save_that_takes_too_long_is_given_up() -> None:
@@ -92,7 +114,8 @@ async def test_a_pause_that_would_not_fit_touches_nothing() -> None:
     world.hub.unroute = watched  # type: ignore[method-assign]
     await world.drive()
     goes_on(world, "disk_full")
-    assert not touched and not world.engine.saves
+    assert not touched
+    assert not world.engine.saves
 
 
 @pytest.mark.parametrize(("blockers", "code"), [(("guest_refused",), "guest_refused"), (("a file dialog is open",), "guest_refused")])
@@ -102,7 +125,8 @@ async def test_a_server_that_is_not_ready_is_not_saved(blockers: tuple[str, ...]
     world.guest.blockers = blockers
     await world.pause()
     goes_on(world, code)
-    assert world.workspace.pause and world.workspace.pause.detail == blockers[0]
+    assert world.workspace.pause
+    assert world.workspace.pause.detail == blockers[0]
     assert not world.engine.saves
 
 
@@ -122,8 +146,9 @@ async def test_without_the_extension_a_pause_needs_an_engine_that_freezes(freeze
     world.engine.abilities = replace(world.engine.abilities, freezes=freezes)
     await world.pause()
     if freezes:
-        assert world.workspace.phase is Phase.PAUSED
-        assert world.workspace.pause and world.workspace.pause.identity is None
+        assert world.phase() is Phase.PAUSED
+        assert world.workspace.pause
+        assert world.workspace.pause.identity is None
     else:
         goes_on(world, "guest_absent")
 
@@ -140,7 +165,7 @@ async def test_an_owner_without_rights_is_told_and_keeps_the_server() -> None:
 async def test_a_cancel_is_taken_up_in_every_phase_before_the_stop(phase: Phase) -> None:
     world = World()
     await world.start()
-    world.store.observe(lambda _before, after: world.store.ask(world.key, Intent.CANCEL) and None if after.phase is phase else None)
+    world.ask_in(phase, Intent.CANCEL)
     await world.pause()
     goes_on(world, "cancelled")
 
@@ -148,21 +173,23 @@ async def test_a_cancel_is_taken_up_in_every_phase_before_the_stop(phase: Phase)
 async def test_a_cancel_that_comes_too_late_does_not_stay() -> None:
     world = World()
     await world.start()
-    world.store.observe(
-        lambda _before, after: world.store.ask(world.key, Intent.CANCEL) and None if after.phase is Phase.STOPPING else None
-    )
+    world.ask_in(Phase.STOPPING, Intent.CANCEL)
     await world.pause()
-    assert world.workspace.phase is Phase.PAUSED and world.workspace.intent is Intent.NONE
+    assert world.phase() is Phase.PAUSED
+    assert world.workspace.intent is Intent.NONE
 
 
 @pytest.mark.parametrize("phase", [Phase.PREPARING, Phase.CHECKPOINTING, Phase.SAVED, Phase.STOPPING])
 async def test_a_resume_asked_during_the_pause_follows_it(phase: Phase) -> None:
     world = World()
     identity = (await world.start()).identity
-    world.store.observe(lambda _before, after: world.store.ask(world.key, Intent.RESUME) and None if after.phase is phase else None)
+    world.ask_in(phase, Intent.RESUME)
     await world.pause()
-    assert world.workspace.phase is Phase.RUNNING and world.workspace.intent is Intent.NONE
-    assert world.process and world.process.identity == identity and world.engine.launches == 1
+    assert world.phase() is Phase.RUNNING
+    assert world.workspace.intent is Intent.NONE
+    assert world.process
+    assert world.process.identity == identity
+    assert world.engine.launches == 1
 
 
 async def test_a_resume_that_the_hub_refuses_leaves_it_paused_with_the_reason() -> None:
@@ -172,8 +199,10 @@ async def test_a_resume_that_the_hub_refuses_leaves_it_paused_with_the_reason() 
     world.store.ask(world.key, Intent.RESUME)
     world.hub.start_refused = Refused("too_many")
     await world.drive()
-    assert world.workspace.phase is Phase.PAUSED and world.workspace.intent is Intent.NONE
-    assert world.workspace.pause and world.workspace.pause.reason == "too_many"
+    assert world.phase() is Phase.PAUSED
+    assert world.workspace.intent is Intent.NONE
+    assert world.workspace.pause
+    assert world.workspace.pause.reason == "too_many"
 
 
 async def test_a_freeze_that_was_broken_is_never_followed_by_a_removal() -> None:
@@ -191,9 +220,12 @@ async def test_a_stale_snapshot_that_cannot_be_deleted_does_not_hold_the_server_
     world.engine.breaks_freeze = True
     world.engine.errors["delete"] = TryLater("busy")
     await world.pause()
-    assert world.workspace.phase is Phase.RUNNING and world.key in world.hub.routes
+    assert world.phase() is Phase.RUNNING
+    assert world.key in world.hub.routes
     (left,) = world.workspace.shelf
-    assert left.state is SnapshotState.SUPERSEDED and left.expires is not None and left.expires <= world.clock.time()
+    assert left.state is SnapshotState.SUPERSEDED
+    assert left.expires is not None
+    assert left.expires <= world.clock.time()
 
 
 async def test_a_server_that_dies_after_its_save_is_paused_not_lost() -> None:
@@ -202,10 +234,12 @@ async def test_a_server_that_dies_after_its_save_is_paused_not_lost() -> None:
         identity = (await world.start()).identity
         world.store.observe(lambda _before, after, w=world, p=phase: w.engine.crash(w.server) if after.phase is p else None)  # type: ignore[misc]
         await world.pause()
-        assert world.workspace.phase is Phase.PAUSED
-        assert world.workspace.pause and (world.workspace.pause.reason == "server_ended") is (phase is Phase.SAVED)
+        assert world.phase() is Phase.PAUSED
+        assert world.workspace.pause
+        assert (world.workspace.pause.reason == "server_ended") is (phase is Phase.SAVED)
         await world.resume()
-        assert world.process and world.process.identity == identity
+        assert world.process
+        assert world.process.identity == identity
 
 
 async def test_a_machine_that_goes_down_keeps_what_was_durable() -> None:
@@ -223,9 +257,11 @@ async def test_a_machine_that_goes_down_keeps_what_was_durable() -> None:
         assert (world.workspace.phase is Phase.PAUSED) is durable
         if durable:
             await world.resume()
-            assert world.process and world.process.identity == identity
+            assert world.process
+            assert world.process.identity == identity
         else:
-            assert world.workspace.pause and world.workspace.pause.reason == "server_lost"
+            assert world.workspace.pause
+            assert world.workspace.pause.reason == "server_lost"
         ends.add(durable)
     assert ends == {True, False}
 
@@ -267,7 +303,7 @@ async def test_a_removal_that_does_not_work_is_tried_again_and_not_called_paused
     world.begin_pause()
     with pytest.raises(TryLater, match="stop_unfinished"):
         await world.drive()
-    assert world.workspace.phase is Phase.STOPPING
+    assert world.phase() is Phase.STOPPING
     assert (await world.drive()).phase is Phase.PAUSED
 
 
@@ -284,8 +320,11 @@ async def test_a_hub_that_was_down_for_longer_than_the_freeze_lets_the_server_go
         await world.drive()
     world.hub.stop = stop  # type: ignore[method-assign]
     await world.restart(down_for=3600.0)
-    assert world.workspace.phase is Phase.RUNNING and world.process and world.process.identity == identity
-    assert world.workspace.pause and world.workspace.pause.reason == "freeze_broken"
+    assert world.phase() is Phase.RUNNING
+    assert world.process
+    assert world.process.identity == identity
+    assert world.workspace.pause
+    assert world.workspace.pause.reason == "freeze_broken"
     assert [s.state for s in world.workspace.shelf] == [SnapshotState.SUPERSEDED], "kept: nobody has seen yet that the Hub reaches it"
 
 
@@ -303,10 +342,13 @@ async def test_a_server_that_ran_on_without_its_hub_row_is_stopped_and_its_user_
         await world.drive()
     world.hub.stop = stop  # type: ignore[method-assign]
     await world.restart(down_for=3600.0)
-    assert world.workspace.phase is Phase.PAUSED and world.process is None
-    assert world.workspace.pause and world.workspace.pause.reason == "ran_on"
+    assert world.phase() is Phase.PAUSED
+    assert world.process is None
+    assert world.workspace.pause
+    assert world.workspace.pause.reason == "ran_on"
     await world.resume()
-    assert world.process and world.process.identity == identity
+    assert world.process
+    assert world.process.identity == identity
 
 
 async def test_an_identity_that_no_record_can_hold_refuses_the_pause() -> None:
@@ -323,5 +365,5 @@ async def test_a_pause_under_way_is_joined_by_a_second_driver() -> None:
     await world.start()
     world.begin_pause()
     await asyncio.gather(*(drive(world.ports, world.key) for _ in range(3)))
-    assert world.workspace.phase is Phase.PAUSED
+    assert world.phase() is Phase.PAUSED
     assert [w.phase for w in world.store.history].count(Phase.SAVED) == 1

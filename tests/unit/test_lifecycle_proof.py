@@ -18,13 +18,19 @@ RECORDED = Identity("boot-a", 7, KERNELS)
 
 def test_the_same_process_is_proved() -> None:
     verdict = judge(RECORDED, Restored(RECORDED, "restore"), Signal.RESTORED)
-    assert verdict.proved and verdict.kernels_back == KERNELS and not verdict.reasons and not verdict.notes
+    assert verdict.proved
+    assert verdict.kernels_back == KERNELS
+    assert not verdict.reasons
+    assert not verdict.notes
 
 
-@pytest.mark.parametrize(("signal", "code"), [(Signal.FRESH, "silent_cold_start"), (Signal.UNKNOWN, "engine_silent"), ("?", "engine_silent")])
+@pytest.mark.parametrize(
+    ("signal", "code"), [(Signal.FRESH, "silent_cold_start"), (Signal.UNKNOWN, "engine_silent"), ("?", "engine_silent")]
+)
 def test_replayed_words_prove_nothing_without_evidence_from_outside(signal: str, code: str) -> None:
     verdict = judge(RECORDED, Restored(RECORDED, "restore"), signal)
-    assert not verdict.proved and verdict.reasons[0] == code
+    assert not verdict.proved
+    assert verdict.reasons[0] == code
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,8 @@ def test_replayed_words_prove_nothing_without_evidence_from_outside(signal: str,
 )
 def test_a_process_that_differs_is_unproven(claimed: Identity, code: str) -> None:
     verdict = judge(RECORDED, Restored(claimed, "restore"), Signal.RESTORED)
-    assert not verdict.proved and verdict.reasons == (code,)
+    assert not verdict.proved
+    assert verdict.reasons == (code,)
 
 
 def test_rounded_start_times_and_kernels_that_came_later_do_not_matter() -> None:
@@ -72,10 +79,13 @@ identities = st.builds(Identity, st.sampled_from(["boot-a", "boot-b"]), st.integ
 answers = st.one_of(st.builds(Restored, identities, st.sampled_from(["restore", "resume", None])), st.builds(Absent))
 
 
-@given(recorded=st.none() | identities, answer=answers, signal=st.sampled_from([Signal.FRESH, Signal.GONE, Signal.UNKNOWN, "", "restored?"]))
+@given(
+    recorded=st.none() | identities, answer=answers, signal=st.sampled_from([Signal.FRESH, Signal.GONE, Signal.UNKNOWN, "", "restored?"])
+)
 def test_no_claim_whatever_raises_a_verdict(recorded: Identity | None, answer: Restored | Absent, signal: str) -> None:
     verdict = judge(recorded, answer, signal)
-    assert not verdict.proved and verdict.reasons
+    assert not verdict.proved
+    assert verdict.reasons
 
 
 @given(recorded=st.none() | identities, answer=answers)

@@ -26,7 +26,9 @@ def codes_in(path: Path) -> Iterator[str]:
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        place = {"give_up": 2, "back_to_paused": 1, "_paused_again": 2, "explained": 1, "Failed": 0}.get(name, 0 if name in RAISED else None)
+        place = {"give_up": 2, "back_to_paused": 1, "_paused_again": 2, "explained": 1, "Failed": 0}.get(
+            name, 0 if name in RAISED else None
+        )
         if place is not None and len(node.args) > place:
             argument = node.args[place]
             values = [argument.body, argument.orelse] if isinstance(argument, ast.IfExp) else [argument]
@@ -59,4 +61,6 @@ def test_words_are_sentences_for_people(row: Reason) -> None:
 
 def test_a_code_of_another_version_has_words_too() -> None:
     unknown = reason("of_tomorrow")
-    assert unknown.code == "of_tomorrow" and unknown.sentence and unknown.status == 409
+    assert unknown.code == "of_tomorrow"
+    assert unknown.sentence
+    assert unknown.status == 409

@@ -20,7 +20,18 @@ from gke_workspaces_spawner.lifecycle.ports import Failed, Limits, Signal
 from gke_workspaces_spawner.lifecycle.reasons import LifecycleError, Refused, TryLater
 from tests.fakes import World
 
-PAUSE_FAULTS = ["none", "none", "save fails", "save hangs", "freeze broken", "refused", "guest refuses", "guest silent", "not allowed", "sticky"]
+PAUSE_FAULTS = [
+    "none",
+    "none",
+    "save fails",
+    "save hangs",
+    "freeze broken",
+    "refused",
+    "guest refuses",
+    "guest silent",
+    "not allowed",
+    "sticky",
+]
 RESUME_FAULTS = ["none", "none", "fresh", "crash", "unknown", "no room", "unreachable", "silent", "changed", "not allowed", "sticky"]
 KILLS = st.none() | st.integers(1, 60)
 DOWN = st.sampled_from([0.5, 30.0, 4000.0])
@@ -241,9 +252,12 @@ class Life(RuleBasedStateMachine):
         if self.session is None:
             return
         if workspace.phase is Phase.RUNNING:
-            assert world.process is not None and world.process.identity == self.session
+            assert world.process is not None
+            assert world.process.identity == self.session
             assert world.process.frozen_for is None
-            assert world.key in world.rows and world.key in world.hub.routes and world.key not in world.hub.suspended
+            assert world.key in world.rows
+            assert world.key in world.hub.routes
+            assert world.key not in world.hub.suspended
         else:
             assert workspace.pause is not None
             assert world.engine.snapshots[str(workspace.pause.snapshot_id)][1] == self.session
@@ -252,7 +266,9 @@ class Life(RuleBasedStateMachine):
     def paused_means_gone(self) -> None:
         world = self.world
         if world.workspace.phase is Phase.PAUSED:
-            assert world.process is None and world.key not in world.rows and world.key not in world.hub.routes
+            assert world.process is None
+            assert world.key not in world.rows
+            assert world.key not in world.hub.routes
             assert world.key in world.hub.suspended
 
     @invariant()
@@ -266,4 +282,6 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+TestLife.settings = settings(
+    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
