@@ -125,6 +125,9 @@ class GateHandler(Closing):
     def check_xsrf_cookie(self) -> None:
         """Nothing is done here that a foreign page could want."""
 
+    def _log(self) -> None:
+        """Not an error of this server: tornado lets this be overridden, and would log each with all headers."""
+
     async def _refuse(self, *_args: str, **_kwargs: str) -> None:
         remaining = self.settings["jupyter_pause"].lease.remaining
         self.set_status(503)

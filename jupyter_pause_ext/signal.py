@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 CHECKPOINT_FILE = "/proc/gvisor/checkpoint"
 WORDS = ("restore", "resume", "error")
+UNKNOWN_SECONDS = 1.0
+"""Rest after a word that is none of these, so that a file of another meaning costs no processor."""
 
 
 class Watcher:
@@ -50,6 +52,8 @@ class Watcher:
                 return
             if word in WORDS:
                 self._told(word)
+            elif select.select([self._stop_read], [], [], UNKNOWN_SECONDS)[0]:
+                return
 
     def _next(self) -> str | None:
         """The next word; ``None`` when asked to stop or when the file went away."""

@@ -69,7 +69,7 @@ def demo(options: Options) -> int:
             readyfile.check_place(options.ready_file)
             readyfile.remove(options.ready_file)
         _forget_old_ready_file(chosen)
-        end_leftovers(chosen)
+        end_leftovers(chosen, "An earlier start was killed")
         checks.port_free(chosen.port)
         checks.disk(state, checks.STATE_BYTES, "the demo's state folder", "free some, or use --state on another disk")
         say(f"GKE Workspaces, state in {state}")

@@ -16,12 +16,12 @@ MARK = "GKE_WORKSPACES_DEMO_STATE"
 SECONDS = 10.0
 
 
-def end_leftovers(settings: Settings) -> None:
-    """End Hub, proxy and service of an earlier start of this state folder. Raises Stopped when one stays."""
-    found = {pid: process for pid in _ours(settings) if (process := Process.of(pid))}
-    if found:
-        say(f"An earlier start was killed: ending its {len(found)} process{'es' if len(found) > 1 else ''}.")
-    end(list(found.values()))
+def end_leftovers(settings: Settings, why: str = "") -> None:
+    """End Hub, proxy and service of this state folder, with a line that says why. Raises Stopped when one stays."""
+    found = [process for pid in _ours(settings) if (process := Process.of(pid))]
+    if found and why:
+        say(f"{why}: ending {len(found)} process{'es' if len(found) > 1 else ''} of it.")
+    end(found)
     # Without it the Hub would end whatever has that pid today.
     (settings.hub / "proxy.pid").unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from ..lifecycle.model import Json, SnapshotManifest, manifest_from_json, manife
 from ..lifecycle.ports import Abilities, Estimate, Failed, Nothing, Observation, Saved, SaveRequest, Saving, Server, Signal
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater
 from ..sandbox import Failed as SandboxFailed
-from ..sandbox import Sandboxes, SandboxError, SandboxSpec
+from ..sandbox import SandboxError, Sandboxes, SandboxSpec
 from ..sandbox import Saved as SandboxSaved
 from ..sandbox import Saving as SandboxSaving
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from jupyterhub.utils import maybe_future
 from traitlets import Float, HasTraits, Integer
 
 from ..lifecycle.drive import purge
@@ -18,26 +19,43 @@ from ..lifecycle.phases import OPEN, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Intent, 
 from ..lifecycle.ports import Limits
 from ..lifecycle.reasons import LifecycleError, Refused, reason
 from ..lifecycle.resuming import begin_fresh, interrupted
+from .form import paused_form, pressed
 from .internals import hub_failure_free_error
 from .services import SETTING, Workspaces
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class PausableMixin(HasTraits):  # type: ignore[misc]  # traitlets must see the traits of this class
+class PausableMixin(HasTraits):
     """Mixed in before a Spawner class. The class gives ``make_workspaces``, ``workspace_plain_launch``, ``workspace_launch``."""
 
-    pause_timeout = Integer(300, min=1, help="Seconds that a pause may take until its snapshot is durable; then the server goes on.").tag(config=True)
-    prepare_timeout = Integer(10, min=1, help="Seconds that the server extension may take to close connections before a pause.").tag(config=True)
+    pause_timeout = Integer(
+        300, min=1, help="Seconds that a pause may take until its snapshot is durable; after them the server goes on."
+    ).tag(config=True)
+    prepare_timeout = Integer(
+        10, min=1, help="Seconds that the server extension may take to close connections before a pause."
+    ).tag(config=True)
     frozen_margin = Integer(
-        60, min=5, help="Seconds that a saved server must still stay frozen for when it is removed; else it goes on and the snapshot is thrown away."
+        60,
+        min=5,
+        help="""
+        Seconds for which a saved server must still stay frozen when it is removed.
+
+        Otherwise (the Hub was away for too long) it goes on and the snapshot is thrown away.
+        """,
     ).tag(config=True)
     wait_timeout = Integer(600, min=1, help="Seconds that a resume may wait for room before it goes back to paused.").tag(config=True)
-    restore_timeout = Integer(120, min=1, help="Seconds that a restored server may take to prove that it is the paused process.").tag(config=True)
-    snapshot_expires = Float(
-        14 * 86400.0, allow_none=True, help="Seconds after which a snapshot is deleted, counted from its pause; None keeps it until it is discarded."
+    restore_timeout = Integer(
+        120, min=1, help="Seconds that a restored server may take to prove that it is the paused process."
     ).tag(config=True)
-    keep_last = Integer(1, min=0, help="Snapshots of a running server to keep after a proved resume; older ones are deleted.").tag(config=True)
+    snapshot_expires = Float(
+        14 * 86400.0,
+        allow_none=True,
+        help="Seconds after which a snapshot is deleted, counted from its pause; None keeps it until it is discarded.",
+    ).tag(config=True)
+    keep_last = Integer(1, min=0, help="Snapshots of a running server to keep after a proved resume; older ones are deleted.").tag(
+        config=True
+    )
 
     # ------------------------------------------------------------ for the class that mixes this in
 
@@ -121,6 +139,7 @@ class PausableMixin(HasTraits):  # type: ignore[misc]  # traitlets must see the 
         try:
             if workspace.phase is not Phase.PAUSED:
                 raise Refused("pause_under_way" if workspace.phase in PAUSE_UNDER_WAY else "resume_under_way")
+            self.user_options = self.orm_spawner.user_options = workspaces.options(self)  # type: ignore[attr-defined]
             self._refuse_a_link()
             workspaces.credentials.reuse(self, key)
             workspace = await workspaces.supervisor.resume(key)
@@ -203,6 +222,20 @@ class PausableMixin(HasTraits):  # type: ignore[misc]  # traitlets must see the 
         await purge(workspaces.ports, key)
         workspaces.credentials.forget(key)
         workspaces.store.forget(key)
+
+    async def get_options_form(self) -> Any:
+        admin_form = await super().get_options_form()  # type: ignore[misc]
+        if self.workspace.intent is Intent.FRESH:  # the form is shown again because that start was refused before it began
+            self.workspaces.store.ask(self.workspace_key, Intent.NONE)
+        return paused_form(self, admin_form or "") if self.workspace.phase in OPEN else admin_form
+
+    async def run_options_from_form(self, form_data: dict[str, Any]) -> Any:
+        button = pressed(form_data)
+        if self.workspace.phase is Phase.PAUSED:
+            if button != "fresh":
+                return self.workspaces.options(self)
+            self.workspaces.store.ask(self.workspace_key, Intent.FRESH)
+        return await maybe_future(super().run_options_from_form(form_data))  # type: ignore[misc]
 
     async def rename(self, old_name: str, new_name: str) -> None:
         if self.workspaces.store.read(Key(self.user.name, old_name)).phase in OPEN:  # type: ignore[attr-defined]

@@ -23,6 +23,9 @@ from .supervisor import Supervisor
 SETTING = "gke_workspaces_hub"
 """Our entry in the Hub's tornado settings."""
 
+OPTIONS = "options"
+"""Entry of the store's extras."""
+
 
 class Workspaces:
     """The workspaces of one Hub."""
@@ -52,6 +55,16 @@ class Workspaces:
     def server(self, key: Key) -> Server:
         """The server as an engine knows it now."""
         return Server(key, self.store.read(key).owner)
+
+    def keep_options(self, spawner: Any) -> None:
+        """Remember the options of a server that is about to be paused: the Hub replaces them at every start that names some."""
+        key = spawner.workspace_key
+        self.store.set_extra(key, {**self.store.extra(key), OPTIONS: spawner.orm_spawner.user_options or {}})
+
+    def options(self, spawner: Any) -> dict[str, Any]:
+        """The options that the paused server was started with."""
+        kept = self.store.extra(spawner.workspace_key).get(OPTIONS)
+        return dict(kept) if isinstance(kept, dict) else dict(spawner.orm_spawner.user_options or {})
 
     def guest_secret(self, key: Key) -> str:
         """The secret shared with the server extension of that server's lineage, hex."""

@@ -13,7 +13,7 @@ from typing import Any
 from ..lifecycle.drive import STEPS, drive, follow_up, retain
 from ..lifecycle.model import Key, Workspace
 from ..lifecycle.pausing import begin_pause
-from ..lifecycle.phases import Intent, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Phase
+from ..lifecycle.phases import PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Intent, Phase
 from ..lifecycle.ports import Ports, Server
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused
 from ..lifecycle.resuming import begin_discard, begin_resume, interrupted, retry

@@ -12,7 +12,6 @@ from typing import Any
 from jupyterhub import scopes
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.scopes import needs_scope
-from tornado import web
 
 from ..hub.services import Workspaces
 from ..lifecycle.drive import discard_kept
@@ -105,7 +104,11 @@ class PauseHandler(WorkspaceAPIHandler):
     async def post(self, user_name: str, server_name: str = "") -> None:
         key = self.key(user_name, server_name)
         self.body()
-        self.workspaces.supervisor.pause(key)
+        workspaces = self.workspaces
+        before = workspaces.store.read(key).phase
+        workspaces.supervisor.pause(key)
+        if before is Phase.RUNNING:
+            workspaces.keep_options(workspaces.internals.spawner(key))
         self.answer(key, 202)
 
 

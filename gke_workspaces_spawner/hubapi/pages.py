@@ -200,7 +200,7 @@ class FilesHandler(PageHandler):
             raise web.HTTPError(400, "That is not a path below the home.") from None
         home = await maybe_future(self.gke.homes(user_name, server_name, self))
         if home is None:
-            raise web.HTTPError(404, "Files can be looked at here while the server is paused.")
+            raise web.HTTPError(409, "Files can be looked at here while the server is paused.")
         what = {"user_name": user_name, "server_name": server_name, "names": names}
         try:
             entries = await maybe_future(home.listing(names))

@@ -15,6 +15,7 @@ from ..lifecycle.model import Key, SnapshotRef, Workspace
 from ..lifecycle.phases import Phase
 from ..lifecycle.reasons import reason
 from . import urls
+from .pages import template_vars
 
 HOLDS = ("kernels", "terminals", "notebooks", "not_returning")
 """What of the extension's facts is shown, to those who may enter the server."""
@@ -125,3 +126,14 @@ class PageServices:
         if user is None or workspaces.homes is None or workspaces.store.read(Key(user_name, server_name)).phase is not Phase.PAUSED:
             return None
         return workspaces.homes.reader(user.orm_user)
+
+    def paused_form(self, spawner: Any, admin_form: str) -> str:
+        """The Paused form as HTML, for the Hub's spawn page."""
+        handler = spawner.handler
+        key = spawner.workspace_key
+        view = workspace_view(spawner.workspaces, key, hub_base=handler.hub.base_url, inside=may_enter(handler, key))
+        template = spawner.user.settings["jinja2_env_sync"].get_template("paused_form.html")
+        html: str = template.render(
+            **template_vars(), view=view, admin_form=admin_form, base_url=handler.hub.base_url, follow_url=view["urls"]["follow"]
+        )
+        return html

@@ -160,7 +160,10 @@ async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "
         await ports.guest.thaw(workspace.key, pause.id)
     except LifecycleError as error:  # what prepare closed is a lease that ends by itself
         log.warning("Could not tell the server extension of %s that its pause is off: %s", workspace.key, error)
-    await ports.hub.route(workspace.key)
+    try:
+        await ports.hub.route(workspace.key)
+    except Conflict as error:  # whoever took the server's row from the Hub meanwhile decides what becomes of it
+        log.error("The server of %s goes on, but the Hub does not know it any more: %s", workspace.key, error)
     return Move(Phase.RUNNING, pause=explained(replace(pause, attempt=None), code, detail), shelf=shelf, intent=Intent.NONE)
 
 

@@ -38,11 +38,24 @@ FIRST_UID = 210_000
 class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
     """Starts each single-user server in a gVisor sandbox that can be paused and resumed."""
 
-    state_dir = Unicode(help="Folder for sandboxes, snapshots, homes and keys; 0700, on a disk with room for the servers' memory.").tag(config=True)
-    runsc = Unicode("runsc", help="Path or name of gVisor's runsc; it is copied into the state folder, and each snapshot is restored by the one that made it.").tag(
+    state_dir = Unicode(
+        help="""
+        Folder for sandboxes, snapshots, homes and keys.
+
+        It is made 0700; its disk needs room for the memory of the servers that are paused.
+        """
+    ).tag(config=True)
+    runsc = Unicode(
+        "runsc",
+        help="""
+        Path or name of gVisor's runsc.
+
+        It is copied into the state folder, and each snapshot is restored by the one that made it.
+        """,
+    ).tag(config=True)
+    outbound = Bool(True, help="Whether servers may reach the internet (through NAT); never the host, each other or private networks.").tag(
         config=True
     )
-    outbound = Bool(True, help="Whether servers may reach the internet (through NAT); never the host, each other or private networks.").tag(config=True)
     readonly_paths = List(Unicode(), help="Further host folders that servers see, read-only, at the same path.").tag(config=True)
 
     @classmethod
@@ -55,7 +68,8 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
             raise Broken("runsc_unusable", f"there is no runsc at {spawner.runsc}")
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         network = Network.open(state, outbound=spawner.outbound, hub_ports=[settings["hub"].port])
-        engine = GVisorEngine(Sandboxes(state, runsc=Path(runsc), network=network, mac_key=_key(state, "mac")), logging.getLogger("gke_workspaces.gvisor"))
+        sandboxes = Sandboxes(state, runsc=Path(runsc), network=network, mac_key=_key(state, "mac"))
+        engine = GVisorEngine(sandboxes, logging.getLogger("gke_workspaces.gvisor"))
         return Workspaces(settings, engine, TokenFiles(state / "tokens"), spawner.workspace_limits(), homes=Homes(state))
 
     # ------------------------------------------------------------ what the mixin asks for
@@ -151,7 +165,6 @@ class Homes:
         path = self._folder / identity
         make_home(path, uid, uid)
         return Home(path, uid, _login(orm_user.name, uid))
-
 
     def reader(self, orm_user: Any) -> HomeReader:
         """For pages that show a home while its server is paused."""

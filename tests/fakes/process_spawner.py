@@ -25,6 +25,7 @@ from traitlets import Unicode
 
 from gke_workspaces_spawner.hub.mixin import PausableMixin
 from gke_workspaces_spawner.hub.services import Workspaces
+from gke_workspaces_spawner.hub.vault import TokenFiles
 from gke_workspaces_spawner.lifecycle.model import SnapshotManifest, manifest_from_json, manifest_to_json
 from gke_workspaces_spawner.lifecycle.ports import (
     Abilities,
@@ -39,8 +40,6 @@ from gke_workspaces_spawner.lifecycle.ports import (
     Signal,
 )
 from gke_workspaces_spawner.lifecycle.reasons import Refused
-
-from gke_workspaces_spawner.hub.vault import TokenFiles
 
 
 def _start_time(pid: int) -> str | None:

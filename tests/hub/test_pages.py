@@ -220,7 +220,7 @@ def test_nothing_but_ordinary_files_below_the_home_is_opened(hub: RunningHub, pa
 
 def test_the_files_of_a_server_that_is_not_paused_are_not_shown(hub: RunningHub) -> None:
     answer = hub.browser("ann").get(hub.url + "hub/workspaces/files/ann/servers/up")
-    assert answer.status_code == 404
+    assert answer.status_code == 409
     assert "while the server is paused" in answer.text
 
 

@@ -367,3 +367,14 @@ async def test_a_pause_under_way_is_joined_by_a_second_driver() -> None:
     await asyncio.gather(*(drive(world.ports, world.key) for _ in range(3)))
     assert world.phase() is Phase.PAUSED
     assert [w.phase for w in world.store.history].count(Phase.SAVED) == 1
+
+
+async def test_a_hub_that_forgot_the_server_does_not_hold_its_pause_open() -> None:
+    world = World()
+    await world.start()
+    world.guest.blockers = ("busy",)
+    world.begin_pause()
+    world.rows.clear()
+    await world.drive()
+    assert world.phase() is Phase.RUNNING
+    assert world.process

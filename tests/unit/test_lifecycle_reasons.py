@@ -52,7 +52,8 @@ def test_every_phase_has_words() -> None:
 @pytest.mark.parametrize("row", table().values(), ids=table())
 def test_words_are_sentences_for_people(row: Reason) -> None:
     for text in filter(None, (row.sentence, row.advice)):
-        assert text[0].isupper() and text.endswith("."), text
+        assert text[0].isupper(), text
+        assert text.endswith("."), text
         assert len(text) < 200
         assert not {"pod", "checkpoint", "spawner", "None", "null"} & set(text.replace(".", " ").split())
     assert row.status in {400, 403, 404, 409, 410, 429, 500, 503, 507}

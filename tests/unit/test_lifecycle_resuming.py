@@ -46,7 +46,8 @@ async def test_a_resume_brings_the_process_back_and_says_so_only_after_the_proof
     assert world.process.identity == identity
     assert [w.phase.value for w in seen] == ["waiting", "restoring", "restoring", "running"]
     attempt = seen[2].pause and seen[2].pause.attempt
-    assert attempt and attempt.proof == PROVED, "the proof is persisted before clients are let in"
+    assert attempt
+    assert attempt.proof == PROVED, "the proof is persisted before clients are let in"
     workspace = world.workspace
     assert world.key in world.hub.routes
     assert [s.state for s in workspace.shelf] == [SnapshotState.CURRENT]

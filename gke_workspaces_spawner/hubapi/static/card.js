@@ -203,7 +203,8 @@ function facts(view, now) {
         !kernels.length && !terminals ? "The server itself; no kernel and no terminal is open." : null,
       ),
     );
-    if (listOf(holds.not_returning).length) {
+    const lost = [...listOf(holds.not_returning), ...(countOf(holds.connections) ? [plural(countOf(holds.connections), "open network connection")] : [])];
+    if (lost.length) {
       all.push(
         fact(
           "lost",
@@ -211,7 +212,7 @@ function facts(view, now) {
           h(
             "ul",
             { class: "list-unstyled mb-0" },
-            holds.not_returning.map((item, index) => h("li", { key: index, class: "text-break" }, lineOf(item))),
+            lost.map((item, index) => h("li", { key: index, class: "text-break" }, lineOf(item))),
           ),
         ),
       );
