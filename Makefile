@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKING := -m gke_workspaces_spawner.cli.working
 LABEXTENSION := jupyter_pause_ext/labextension
 TYPESCRIPT := $(shell find labextension/src labextension/style -type f 2>/dev/null) package.json package-lock.json tsconfig.json
 
@@ -16,22 +17,21 @@ demo: $(VENV)/.installed $(LABEXTENSION)/package.json
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed: install one, and name it with make demo PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing: run 'apt-get install python3-venv'." >&2; exit 1; }
-	@echo "  making $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) $(WORKING) "making $(VENV)" $(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: setup.cfg pyproject.toml | $(BIN)/python
-	@echo "  installing the package and what it needs into $(VENV) (a minute or two at first) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@$(BIN)/python $(WORKING) "installing the package and what it needs into $(VENV)" \
+		$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[local]'
 	@touch $@
 
 node_modules/.package-lock.json: package.json package-lock.json | $(VENV)/.installed
-	@echo "  fetching what the labextension is built with ..."
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --loglevel=error
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(WORKING) "fetching what the labextension is built with" npm ci --no-audit --no-fund
 	@touch $@
 
 $(LABEXTENSION)/package.json: $(TYPESCRIPT) node_modules/.package-lock.json | $(VENV)/.installed
-	@echo "  building the labextension ..."
-	@PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build:prod
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(WORKING) "building the labextension" npm run build:prod
+	@$(BIN)/python $(WORKING) "putting it where JupyterLab looks" \
+		$(BIN)/python -m pip install --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 # ---- end of the demo

@@ -1,4 +1,5 @@
 import js from '@eslint/js';
+import globals from 'globals';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
@@ -16,10 +17,17 @@ export default tseslint.config(
         { selector: 'interface', format: ['PascalCase'], custom: { regex: '^I[A-Z]', match: true } }
       ],
       '@typescript-eslint/no-floating-promises': 'error',
+      // Lumino's signals take a method and its object.
+      '@typescript-eslint/unbound-method': 'off',
       curly: ['error', 'all'],
       eqeqeq: 'error',
       'prefer-arrow-callback': 'error'
     }
   },
-  { files: ['labextension/style/*.js'], ...tseslint.configs.disableTypeChecked }
+  { files: ['labextension/style/*.js', 'gke_workspaces_spawner/hubapi/static/*.js'], ...tseslint.configs.disableTypeChecked },
+  {
+    files: ['gke_workspaces_spawner/hubapi/static/*.js'],
+    languageOptions: { globals: globals.browser },
+    rules: { curly: ['error', 'all'], eqeqeq: 'error' }
+  }
 );

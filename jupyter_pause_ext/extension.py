@@ -103,7 +103,8 @@ class PauseExtension:
 
     async def restored(self, pause_id: str) -> dict[str, Json]:
         """Repair, let clients in; proof of identity and what the sandbox said."""
-        if self._watcher is not None and self._said is None:
+        if self._watcher is not None and self._said != "restore":
+            self._heard.clear()
             try:
                 await asyncio.wait_for(self._heard.wait(), SIGNAL_SECONDS)
             except asyncio.TimeoutError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -73,8 +73,9 @@ def single_user_app(serverapp: ServerApp) -> Any:
 
 
 def _extension_apps(serverapp: ServerApp) -> list[Any]:
-    apps: Mapping[str, Any] = getattr(serverapp.extension_manager, "extension_apps", {})
-    return list(apps.get("jupyterhub-singleuser", ()))
+    """JupyterHub's single-user server is one of the extensions (JupyterHub 5 and 6) or the server itself (older)."""
+    apps: Mapping[str, Iterable[Any]] = getattr(serverapp.extension_manager, "extension_apps", {})
+    return [app for group in apps.values() for app in group if hasattr(app, "hub_auth")]
 
 
 class HubClient:

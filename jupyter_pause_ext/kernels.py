@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_KERNELS = 64
 """Kernels named in a message at most."""
+MAX_NAME = 100
+"""Characters of a kernel's name in a message."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def kernels(serverapp: ServerApp) -> list[Kernel]:
         found.append(
             Kernel(
                 kernel_id,
-                str(getattr(manager, "kernel_name", "")),
+                str(getattr(manager, "kernel_name", ""))[:MAX_NAME],
                 str(getattr(manager, "execution_state", None) or "unknown"),
                 pid if isinstance(pid, int) else None,
                 manager,

@@ -99,8 +99,9 @@ class PreflightHandler(TabHandler):
     async def post(self) -> None:
         """Send this server's facts to the Hub, pass on its answer."""
         self.json_body()
-        _, answer = await self.hub().call("POST", "/preflight", {"facts": await self.ext.facts()})
-        self.answer(self.whitelisted(answer, PREFLIGHT_FIELDS) | {"facts": await self.ext.facts()})
+        facts = await self.ext.facts()
+        _, answer = await self.hub().call("POST", "/preflight", {"facts": facts})
+        self.answer(self.whitelisted(answer, PREFLIGHT_FIELDS) | {"facts": facts})
 
 
 class PauseHandler(TabHandler):

@@ -108,6 +108,7 @@ def _serve(chosen: Settings, network: Network) -> int:
                 if tokens and hub.alive():
                     for server in stopping.pause_all(HubClient(chosen.hub_api_url, tokens["admin_token"])):
                         say(f"  {server} is still running: the next start finds it.")
+                say("Stopping the hub. Paused servers can be resumed after the next start.")
                 code = 0
             except (Stopped, HubError, OSError) as error:
                 _close(chosen, hub)
@@ -144,7 +145,6 @@ def _close(chosen: Settings, hub: HubProcess) -> None:
             say(f"  tokens could not be revoked now, the next start does it: {error}")
     _forget_old_ready_file(chosen)
     hub.end()
-    say("Stopped. Paused servers can be resumed after the next start.")
 
 
 def _stop_at_once(chosen: Settings, hub: HubProcess, network: Network, admin_token: str) -> None:
@@ -301,15 +301,18 @@ def _only_one(state: Path) -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP raise Asked, then AtOnce, then nothing."""
-    count = 0
+    """The first Ctrl-C, SIGTERM or SIGHUP raises Asked; a Ctrl-C after that raises AtOnce, once.
+
+    Only a person presses twice: make sends a SIGTERM on to us that the process group has given us already.
+    """
+    raised: list[type[Exception]] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal count
-        count += 1
-        if count == 1:
+        if not raised:
+            raised.append(Asked)
             raise Asked
-        if count == 2:
+        if number == signal.SIGINT and AtOnce not in raised:
+            raised.append(AtOnce)
             raise AtOnce
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}

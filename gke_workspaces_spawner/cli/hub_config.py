@@ -67,6 +67,8 @@ def configure_demo(c: Any, state: str) -> None:
     c.LocalWorkspaceSpawner.runsc = settings.runsc
     c.LocalWorkspaceSpawner.outbound = settings.outbound
     c.Spawner.default_url = "/lab"
+    c.Spawner.start_timeout = 180
+    c.Spawner.http_timeout = 120  # a laptop that is busy, with cold caches
     c.Spawner.pre_spawn_hook = StartHere()
     gke_workspaces_spawner.configure(c)
 

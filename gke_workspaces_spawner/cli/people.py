@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,8 @@ from .settings import Settings
 from .tickets import Tickets
 
 ADMIN = "admin"
+PAGE = 200
+"""As many users in an answer as the Hub allows by default."""
 
 
 def welcome(settings: Settings) -> dict[str, Any]:
@@ -32,10 +35,18 @@ def revoke(settings: Settings) -> None:
     """Make every token and link worthless that the demo gave out."""
     Tickets(settings.tickets).clear()
     client = HubClient(settings.hub_api_url, settings.command_token)
-    for name in (ADMIN, *settings.users):
+    for name in [user["name"] for user in users(client)]:  # a start that was killed may have had others than this one
         for token in client.call("GET", f"/users/{quote(name, safe='')}/tokens")["api_tokens"]:
             if token["note"] == COMMAND:
                 client.call("DELETE", f"/users/{quote(name, safe='')}/tokens/{token['id']}")
+
+
+def users(client: HubClient) -> Iterator[dict[str, Any]]:
+    """The Hub's models of all its users, page by page."""
+    offset = 0
+    while page := client.call("GET", f"/users?offset={offset}&limit={PAGE}"):
+        yield from page
+        offset += len(page)
 
 
 def _new_token(client: HubClient, name: str) -> str:

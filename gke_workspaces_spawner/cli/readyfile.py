@@ -50,9 +50,11 @@ def remove(path: Path) -> None:
             return
         except OSError as error:
             raise _not_ours(path) from error
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not _is_ready_file(file.read(1 << 20)):
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode) or not _is_ready_file(os.read(handle, 1 << 20)):
                 raise _not_ours(path)
+        finally:
+            os.close(handle)
         os.unlink(path.name, dir_fd=folder)
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ..hubclient import HubClient, HubError
 from ..sandbox import Sandboxes
+from .people import users
 from .say import say
 from .settings import Settings
 
@@ -40,13 +41,10 @@ class Running:
 def running(client: HubClient) -> dict[Running, dict[str, Any]]:
     """Servers that run, start or stop now, with the Hub's model of each."""
     found: dict[Running, dict[str, Any]] = {}
-    offset, page = 0, 200
-    while users := client.call("GET", f"/users?offset={offset}&limit={page}"):
-        for user in users:
-            for name, server in (user.get("servers") or {}).items():
-                if server.get("ready") or server.get("pending"):
-                    found[Running(user["name"], name)] = server
-        offset += page
+    for user in users(client):
+        for name, server in (user.get("servers") or {}).items():
+            if server.get("ready") or server.get("pending"):
+                found[Running(user["name"], name)] = server
     return found
 
 

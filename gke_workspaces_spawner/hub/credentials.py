@@ -10,6 +10,7 @@ The token itself lies in a :class:`Vault` (one Secret on a cluster, a 0600 file 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jupyterhub import orm
@@ -19,10 +20,24 @@ from ..lifecycle.reasons import Refused
 from .internals import Internals
 from .store import HubStore
 
-TOKEN_ID = "token_id"
+TOKEN_ID = "token_id"  # noqa: S105 - the name of an entry
+MINTED_ID = "minted_id"
+"""The token that the Hub mints for a resume and deletes once the old one is used again; ours to delete when that fails."""
 SUSPENDED = "suspended"
+ADDRESS = "address"
+NOTE = "Server at "
+"""How the Hub's notes on tokens of servers begin."""
 MAX_BROWSER_TOKENS = 50
 """Browser tokens whose scopes are remembered; more than that are dropped, their browsers log in again."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the Hub made for a start that re-uses an old token."""
+
+    scopes: list[str]
+    allowed_scopes: list[str]
+    description: str
 
 
 class Vault(Protocol):
@@ -41,13 +56,13 @@ class Credentials:
         self._store = store
         self._vault = vault
         self._log = log
-        self._repairs: dict[Key, tuple[list[str], str]] = {}
+        self._starts: dict[Key, Start] = {}
 
     def remember(self, spawner: Any, key: Key) -> None:
-        """A cold start: keep the token that the Hub just minted."""
+        """A cold start: keep the token that the Hub just minted, and the address that the server will know as its own."""
         row = orm.APIToken.find(self._internals.db, spawner.api_token)
         self._vault.put(self._store.read(key).owner.lineage, spawner.api_token)
-        self._store.set_extra(key, {TOKEN_ID: row.id if row is not None else None})
+        self._store.update_extra(key, token_id=row.id if row is not None else None, address=spawner.server.base_url)
 
     def token(self, key: Key) -> str:
         """The server's token, or an empty string: after a Hub restart the spawner does not know it any more."""
@@ -55,86 +70,112 @@ class Credentials:
 
     def suspend(self, key: Key) -> None:
         """Make the tokens that a snapshot holds powerless. Harmless when repeated."""
-        extra = self._store.extra(key)
+        self.drop_minted(key)
         db = self._internals.db
         row = self._row(key)
         if row is not None:
             row.scopes = []
-        suspended: dict[str, list[str]] = dict(extra.get(SUSPENDED) or {})
-        orm_spawner = self._internals.orm_spawner(key)
-        client = orm_spawner.oauth_client if orm_spawner is not None else None
-        if client is not None:
-            for token in list(client.access_tokens):
-                if len(suspended) >= MAX_BROWSER_TOKENS:
-                    db.delete(token)
-                elif token.scopes:
-                    suspended[str(token.id)] = list(token.scopes)
-                    token.scopes = []
+        suspended: dict[str, list[str]] = dict(self._store.extra(key).get(SUSPENDED) or {})
+        for token in self._browser_tokens(key):
+            if token.scopes and len(suspended) >= MAX_BROWSER_TOKENS:
+                db.delete(token)
+            elif token.scopes:
+                suspended[str(token.id)] = list(token.scopes)
+                token.scopes = []
         db.commit()
-        self._store.set_extra(key, {**extra, SUSPENDED: suspended})
+        self._store.update_extra(key, suspended=suspended or None)
 
     def reuse(self, spawner: Any, key: Key) -> None:
-        """A resume: let the old token act again, with the scopes that a token minted now has.
+        """A resume begins: hand the old token to the Hub. It has no power before :meth:`awaken`.
 
-        Raises ``Refused('token_revoked')`` when its row is gone: nobody but a person, or the Hub for a reason, deletes it.
+        Raises ``Refused('token_revoked')`` when its row is gone: nobody but a person, or the Hub for a reason, deletes it; and
+        ``Refused('address_changed')`` when the server's address is not the one that its processes know.
         """
         db = self._internals.db
         minted = orm.APIToken.find(db, spawner.api_token)
-        old = self.token(key)
-        row = self._row(key)
-        if not old or row is None or row.user is not spawner.user.orm_user or orm.APIToken.find(db, old) is not row:
+        if minted is None:
+            raise Refused("token_revoked", "the Hub made no token for this start")
+        self._store.update_extra(key, minted_id=minted.id)
+        old, row = self.token(key), self._row(key)
+        if row is None or row.user is not spawner.user.orm_user or orm.APIToken.find(db, old) is not row:
             raise Refused("token_revoked")
-        if minted is not None:
-            row.update_scopes(minted.scopes)
+        if self._store.extra(key).get(ADDRESS) != spawner.server.base_url:
+            raise Refused("address_changed")
         client = spawner.orm_spawner.oauth_client
-        if client is not None:
-            self._repairs[key] = (list(client.allowed_scopes), client.description)
-            suspended: dict[str, list[str]] = self._store.extra(key).get(SUSPENDED) or {}
-            for token in client.access_tokens:
-                if str(token.id) in suspended:
-                    token.scopes = suspended[str(token.id)]
-        db.commit()
-        extra = self._store.extra(key)
-        extra.pop(SUSPENDED, None)
-        self._store.set_extra(key, extra)
+        self._starts[key] = Start(
+            list(minted.scopes), list(client.allowed_scopes) if client is not None else [], client.description if client is not None else ""
+        )
         spawner.api_token = old
 
-    def drop_minted(self, spawner: Any) -> None:
-        """A start that was refused must not leave the token that the Hub minted for it."""
-        row = orm.APIToken.find(self._internals.db, spawner.api_token) if spawner.api_token else None
-        if row is not None:
-            self._internals.db.delete(row)
-            self._internals.db.commit()
-        spawner.api_token = ""
+    def awaken(self, key: Key) -> None:
+        """The restored process starts now: its tokens act again, the server's own with the scopes that one minted now has."""
+        row, start = self._row(key), self._starts.get(key)
+        if row is None or start is None:
+            raise Refused("token_revoked")
+        row.update_scopes(start.scopes)
+        suspended: dict[str, list[str]] = self._store.extra(key).get(SUSPENDED) or {}
+        for token in self._browser_tokens(key):
+            if str(token.id) in suspended:
+                token.scopes = suspended[str(token.id)]
+        self._internals.db.commit()
+        self._store.update_extra(key, suspended=None)
 
-    def repair_client(self, spawner: Any, key: Key) -> None:
-        """Put back what the Hub's token re-use forgets: the OAuth client's allowed scopes and description.
+    def drop_minted(self, key: Key) -> None:
+        """A resume that came to nothing must not leave the token that the Hub minted for it."""
+        minted_id = self._store.extra(key).get(MINTED_ID)
+        if minted_id is None:
+            return
+        db = self._internals.db
+        row, orm_spawner = db.get(orm.APIToken, minted_id), self._internals.orm_spawner(key)
+        if row is not None and orm_spawner is not None and row.user is orm_spawner.user and (row.note or "").startswith(NOTE):
+            db.delete(row)
+            db.commit()
+        self._store.update_extra(key, minted_id=None)
+
+    def settle(self, spawner: Any, key: Key) -> None:
+        """The Hub has taken the old token: put back what that forgets, the OAuth client's allowed scopes and description.
 
         In jupyterhub 4.1 to 6.1 the second ``add_client`` call of ``User.spawn`` omits both.
         """
-        saved = self._repairs.pop(key, None)
+        self._store.update_extra(key, minted_id=None)
+        start = self._starts.pop(key, None)
         client = spawner.orm_spawner.oauth_client
-        if saved is None or client is None:
+        if start is None or client is None:
             return
-        allowed, description = saved
-        if list(client.allowed_scopes) != allowed or client.description != description:
-            client.allowed_scopes = allowed
-            client.description = description
+        if list(client.allowed_scopes) != start.allowed_scopes or client.description != start.description:
+            client.allowed_scopes = start.allowed_scopes
+            client.description = start.description
             self._internals.db.commit()
 
     def forget(self, key: Key) -> None:
-        """The lineage ends (stop, start fresh, discard, deletion): drop its token row and the vault's copy."""
+        """The lineage ends (stop, start fresh, discard, deletion): drop its token rows and the vault's copy."""
+        self.drop_minted(key)
+        self._starts.pop(key, None)
+        db = self._internals.db
         row = self._row(key)
         if row is not None:
-            self._internals.db.delete(row)
-            self._internals.db.commit()
+            db.delete(row)
+        suspended = self._store.extra(key).get(SUSPENDED) or {}
+        for token in self._browser_tokens(key):
+            if str(token.id) in suspended:
+                db.delete(token)
+        db.commit()
         self._vault.drop(self._store.read(key).owner.lineage)
-        extra = self._store.extra(key)
-        if TOKEN_ID in extra or SUSPENDED in extra:
-            extra.pop(TOKEN_ID, None)
-            extra.pop(SUSPENDED, None)
-            self._store.set_extra(key, extra)
+        self._store.update_extra(key, token_id=None, suspended=None, address=None)
+
+    def forget_client(self, key: Key) -> None:
+        """The paused state is gone and no server is up: the OAuth client goes as at an ordinary stop, with its browser tokens."""
+        row = self._internals.orm_spawner(key)
+        if row is not None and row.oauth_client is not None and row.server is None:
+            self._internals.db.delete(row.oauth_client)
+            self._internals.db.commit()
+
+    def _browser_tokens(self, key: Key) -> list[Any]:
+        row = self._internals.orm_spawner(key)
+        return [] if row is None or row.oauth_client is None else list(row.oauth_client.access_tokens)
 
     def _row(self, key: Key) -> Any | None:
-        token_id = self._store.extra(key).get(TOKEN_ID)
-        return None if token_id is None else self._internals.db.get(orm.APIToken, token_id)
+        """The row of the server's token; a row that only got its id after it (SQLite gives ids away again) is not it."""
+        token_id, token = self._store.extra(key).get(TOKEN_ID), self.token(key)
+        row = self._internals.db.get(orm.APIToken, token_id) if token_id is not None and token else None
+        return row if row is not None and row.match(token) else None

@@ -25,6 +25,7 @@ from ..lifecycle.reasons import Refused
 
 MAX_ANSWER = 64 * 1024
 REQUEST_SECONDS = 10.0
+MOST_KERNELS = 200
 UNREACHABLE = "guest_unreachable"
 NO_SUCH_ROUTE = (403, 404, 405)
 """What a server without the extension answers, unsigned: 403 is its XSRF check, which comes before "not found"."""
@@ -53,7 +54,8 @@ def parse_identity(data: Any) -> Identity:
     """Strictly; raises ``Refused`` on anything else."""
     try:
         kernels = tuple(
-            KernelProcess(_text(k["kernel_id"]), int(k["pid"]), float(k["started"]), _text(k.get("name", ""))) for k in data["kernels"][:200]
+            KernelProcess(_text(k["kernel_id"]), int(k["pid"]), float(k["started"]), _text(k.get("name", "")))
+            for k in data["kernels"][:MOST_KERNELS]
         )
         return Identity(_text(data["boot_id"]), int(data["server_pid"]), kernels)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -74,10 +76,13 @@ class HubGuest:
         self._secret_of = secret_of
         self._clock = clock
         self._log = log
-        self._http = SimpleAsyncHTTPClient(force_instance=True, max_body_size=MAX_ANSWER, max_header_size=16 * 1024, max_buffer_size=4 * MAX_ANSWER)
+        self._http = SimpleAsyncHTTPClient(
+            force_instance=True, max_body_size=MAX_ANSWER, max_header_size=16 * 1024, max_buffer_size=4 * MAX_ANSWER
+        )
 
     async def prepare(self, key: Key, pause_id: str, deadline: float) -> Prepared | Absent:
-        answer = await self._call(key, "prepare", {"pause_id": pause_id, "deadline": deadline, "freeze": False, "frozen_for": 0}, REQUEST_SECONDS)
+        message = {"pause_id": pause_id, "deadline": deadline, "freeze": False, "frozen_for": 0}
+        answer = await self._call(key, "prepare", message, REQUEST_SECONDS)
         if answer is None:
             return Absent()
         facts = answer.get("facts")

@@ -6,31 +6,37 @@ Read in jupyterhub 5.5.0 and 6.1.1; nothing else in the project reaches past the
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from datetime import timezone
 from types import SimpleNamespace
 from typing import Any
 
-import jupyterhub
 from jupyterhub import orm
 from jupyterhub.handlers.base import BaseHandler
+from sqlalchemy import inspect
+from tornado import web
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 
 from ..lifecycle.model import Key
 
-JUPYTERHUB_MAJOR = int(jupyterhub.__version__.split(".", maxsplit=1)[0])
+REASON_HEADER = "X-Gke-Workspaces-Reason"
+"""Carries our reason code in answers that the Hub's own handlers write, whose JSON has no place for it."""
 
-try:  # new in JupyterHub 6
+try:
     from jupyterhub.spawner import SpawnException
-except ImportError:  # JupyterHub 5: an HTTPError below 500 is what the Hub does not count as its own failure
+except ImportError:
     SpawnException = None
+COUNTS_REFUSALS = SpawnException is None
+"""JupyterHub 5 counts every start that ends in an error, also one that was refused, and restarts itself after several."""
 
 
 class Internals:
     """A running Hub, seen through its tornado settings."""
 
-    def __init__(self, settings: Mapping[str, Any], log: logging.Logger) -> None:
+    def __init__(self, settings: MutableMapping[str, Any], log: logging.Logger) -> None:
         self.settings = settings
         self.log = log
+        self._rows: dict[Key, Any] = {}
 
     @property
     def db(self) -> Any:
@@ -59,8 +65,22 @@ class Internals:
         return user.spawners[key.server]
 
     def orm_spawner(self, key: Key) -> Any | None:
+        """The server's row, or None. One query per row: later calls only look whether the row still bears that name."""
+        row = self._rows.get(key)
+        if row is not None and _lives(row) and (row.user.name, row.name) == (key.user, key.server):
+            return row
+        self._rows.pop(key, None)
         orm_user = orm.User.find(self.db, key.user)
-        return None if orm_user is None else orm_user.orm_spawners.get(key.server)
+        row = None if orm_user is None else orm_user.orm_spawners.get(key.server)
+        if row is not None:
+            self._rows[key] = row
+        return row
+
+    def last_activity(self, key: Key) -> float | None:
+        """When the Hub last heard of work in that server, seconds since the epoch."""
+        row = self.orm_spawner(key)
+        seen = row.last_activity if row is not None else None
+        return None if seen is None else float(seen.replace(tzinfo=timezone.utc).timestamp())
 
     def orm_spawners(self) -> Iterator[Any]:
         """All rows, of running and stopped servers alike."""
@@ -72,21 +92,20 @@ class Internals:
             method="POST",
             uri="/",
             headers=HTTPHeaders(),
-            connection=SimpleNamespace(set_close_callback=lambda _callback: None, context=SimpleNamespace(remote_ip="", protocol="http")),  # type: ignore[arg-type]
+            connection=_NoConnection(),  # type: ignore[arg-type]
         )
         application = SimpleNamespace(settings=self.settings, ui_methods={}, ui_modules={})
-        handler = BaseHandler(application, request)  # type: ignore[arg-type]
+        handler = BaseHandler(application, request)
         handler._jupyterhub_user = None
         return handler
 
-    async def add_route(self, key: Key) -> None:
-        """Route the server's address to it (again)."""
+    async def add_route(self, key: Key) -> bool:
+        """Route the server's address to it (again); False when the Hub knows of no such server that runs."""
         spawner = self.spawner(key)
         if spawner is None or spawner.server is None:
-            return
-        await self.settings["proxy"].add_route(
-            spawner.proxy_spec, spawner.server.host, {"user": key.user, "server_name": key.server}
-        )
+            return False
+        await self.settings["proxy"].add_route(spawner.proxy_spec, spawner.server.host, {"user": key.user, "server_name": key.server})
+        return True
 
     async def delete_route(self, key: Key) -> None:
         user = self.user(key.user)
@@ -98,16 +117,48 @@ class Internals:
         user = self.user(key.user)
         if user is None:
             return
-        spawner = user.get_or_create_spawner(key.server, replace_failed=True) if hasattr(user, "get_or_create_spawner") else user.spawners[key.server]
-        if spawner._spawn_future and spawner._spawn_future.done():
-            spawner._spawn_future = None
+        self.startable(key)
         await self.system_handler().spawn_single_user(user, key.server)
 
+    def startable(self, key: Key) -> Any:
+        """The spawner object, a new one in place of one whose last start failed (which the Hub keeps to tell of it)."""
+        user = self.user(key.user)
+        assert user is not None
+        user.get_spawner(key.server, replace_failed=True)
+        spawner = user.spawners[key.server]
+        if spawner._spawn_future is not None and spawner._spawn_future.done():
+            spawner._spawn_future = None
+        return spawner
 
-def hub_failure_free_error(status: int, message: str) -> Exception:
-    """An error for ``Spawner.start`` that reaches the user and does not move the Hub's failure counter."""
-    from tornado import web
+    @staticmethod
+    async def apply_options(spawner: Any, options: Mapping[str, Any]) -> None:
+        """What the Hub does with options before a start."""
+        await spawner._run_apply_user_options(options)
 
-    error = web.HTTPError(status, "%s", message, reason=None)
+    def refusal(self, status: int, message: str, code: str) -> web.HTTPError:
+        """An error for ``Spawner.start`` and ``rename``: reaches the caller, and does not move the Hub's counter of failures."""
+        if COUNTS_REFUSALS:
+            self.settings["failure_count"] = self.settings.get("failure_count", 0) - 1  # the Hub adds one
+        return refusal(status, message, code)
+
+
+def refusal(status: int, message: str, code: str) -> web.HTTPError:
+    """An error that the Hub's own handlers pass on with its status, its sentence, and our reason code in a header."""
+    error = web.HTTPError(status, "%s", message)
     error.jupyterhub_message = message  # type: ignore[attr-defined]
+    error.headers = {REASON_HEADER: code}  # type: ignore[attr-defined]
     return error
+
+
+class _NoConnection:
+    """What a handler asks of the connection of its request."""
+
+    context = SimpleNamespace(remote_ip="", protocol="http")
+
+    def set_close_callback(self, callback: Any) -> None:
+        """There is nobody to close it."""
+
+
+def _lives(row: Any) -> bool:
+    """Whether a row of a server and that of its user are still in the database, as far as this session knows."""
+    return bool(inspect(row).persistent and row.user is not None and inspect(row.user).persistent)

@@ -7,7 +7,8 @@ every start and stop, so ``get_state`` copies what the store holds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, MutableMapping
 from typing import Any
 
 from jupyterhub.utils import maybe_future
@@ -15,15 +16,18 @@ from traitlets import Float, HasTraits, Integer
 
 from ..lifecycle.drive import purge
 from ..lifecycle.model import Json, Key, Workspace
-from ..lifecycle.phases import OPEN, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Intent, Phase
+from ..lifecycle.phases import OPEN, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Call, Intent, Outcome, Phase
 from ..lifecycle.ports import Limits
-from ..lifecycle.reasons import LifecycleError, Refused, reason
+from ..lifecycle.reasons import Conflict, LifecycleError, Refused, reason
 from ..lifecycle.resuming import begin_fresh, interrupted
+from ..lifecycle.steps import check
 from .form import paused_form, pressed
-from .internals import hub_failure_free_error
+from .internals import refusal
 from .services import SETTING, Workspaces
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SPARE_SECONDS = 30
+"""What the Hub waits for a resume beyond the resume's own limits, which end it with a reason."""
 
 
 class PausableMixin(HasTraits):
@@ -32,9 +36,9 @@ class PausableMixin(HasTraits):
     pause_timeout = Integer(
         300, min=1, help="Seconds that a pause may take until its snapshot is durable; after them the server goes on."
     ).tag(config=True)
-    prepare_timeout = Integer(
-        10, min=1, help="Seconds that the server extension may take to close connections before a pause."
-    ).tag(config=True)
+    prepare_timeout = Integer(10, min=1, help="Seconds that the server extension may take to close connections before a pause.").tag(
+        config=True
+    )
     frozen_margin = Integer(
         60,
         min=5,
@@ -45,9 +49,9 @@ class PausableMixin(HasTraits):
         """,
     ).tag(config=True)
     wait_timeout = Integer(600, min=1, help="Seconds that a resume may wait for room before it goes back to paused.").tag(config=True)
-    restore_timeout = Integer(
-        120, min=1, help="Seconds that a restored server may take to prove that it is the paused process."
-    ).tag(config=True)
+    restore_timeout = Integer(120, min=1, help="Seconds that a restored server may take to prove that it is the paused process.").tag(
+        config=True
+    )
     snapshot_expires = Float(
         14 * 86400.0,
         allow_none=True,
@@ -60,7 +64,7 @@ class PausableMixin(HasTraits):
     # ------------------------------------------------------------ for the class that mixes this in
 
     @classmethod
-    def make_workspaces(cls, settings: Mapping[str, Any], spawner: Any) -> Workspaces:
+    def make_workspaces(cls, settings: MutableMapping[str, Any], spawner: Any) -> Workspaces:
         raise NotImplementedError
 
     async def workspace_plain_launch(self) -> Mapping[str, Json]:
@@ -116,13 +120,30 @@ class PausableMixin(HasTraits):
     # ------------------------------------------------------------ the Hub's hooks
 
     @property
-    def pending(self) -> str | None:
-        pending: str | None = super().pending  # type: ignore[misc]
-        if pending:
-            return pending
-        if self.user is not None and self.workspace.phase in PAUSE_UNDER_WAY:  # type: ignore[attr-defined]
-            return "stop"
-        return None
+    def _stop_pending(self) -> bool:
+        """A server that is being paused is one that is being stopped, for every call of the Hub (``pending`` reads this too)."""
+        if self._hub_stops:
+            return True
+        return self.user is not None and self.workspace.phase in PAUSE_UNDER_WAY  # type: ignore[attr-defined]
+
+    @_stop_pending.setter
+    def _stop_pending(self, value: bool) -> None:
+        self._hub_stops = value
+
+    _hub_stops = False
+
+    @property
+    def _stop_future(self) -> Any:
+        """What the Hub waits for before it removes a server that is stopping."""
+        if self._hub_stop_future is None and self.workspace.phase in PAUSE_UNDER_WAY:
+            return self.workspaces.supervisor.stopped(self.workspace_key)
+        return self._hub_stop_future
+
+    @_stop_future.setter
+    def _stop_future(self, value: Any) -> None:
+        self._hub_stop_future = value
+
+    _hub_stop_future: Any = None
 
     def get_state(self) -> dict[str, Json]:
         return {**super().get_state(), **self.workspaces.store.state(self.workspace_key)}  # type: ignore[misc]
@@ -132,56 +153,78 @@ class PausableMixin(HasTraits):
         self.api_token = self.workspaces.credentials.token(self.workspace_key)
         self.will_resume = self.workspace.phase in OPEN
 
+    def run_pre_spawn_hook(self) -> Any:
+        """The last thing that the Hub does before it sets the clock for ``start``: a resume may wait for room longer than a start."""
+        if self.workspace.phase is Phase.PAUSED and self.workspace.intent is not Intent.FRESH:
+            limits = self.workspaces.limits
+            self.start_timeout = max(self.start_timeout, int(limits.waiting + limits.restore) + SPARE_SECONDS)  # type: ignore[has-type]
+        return super().run_pre_spawn_hook()  # type: ignore[misc]
+
     async def start(self) -> Any:
-        workspaces, key, workspace = self.workspaces, self.workspace_key, self.workspace
+        workspace = self.workspace
         if workspace.phase is Phase.RUNNING or (workspace.phase is Phase.PAUSED and workspace.intent is Intent.FRESH):
-            return await self._start_fresh(workspace)
+            await self._start_fresh(workspace)
+        else:
+            await self._resume(workspace)
+        url = self.workspace_url() or ""
+        return "/".join(url.split("/", 3)[:3])  # the Hub knows the path
+
+    async def _resume(self, workspace: Workspace) -> None:
+        workspaces, key = self.workspaces, self.workspace_key
+        self.will_resume = True
         try:
-            if workspace.phase is not Phase.PAUSED:
-                raise Refused("pause_under_way" if workspace.phase in PAUSE_UNDER_WAY else "resume_under_way")
-            self.user_options = self.orm_spawner.user_options = workspaces.options(self)  # type: ignore[attr-defined]
-            self._refuse_a_link()
+            await self._put_options_back()
+            if self._comes_by_a_link():  # never takes an accelerator by navigation
+                raise Refused("start_by_link")
+            if check(workspace, Call.START).outcome is not Outcome.DO:
+                raise Conflict("busy", workspace.phase.value)
             workspaces.credentials.reuse(self, key)
             workspace = await workspaces.supervisor.resume(key)
             if workspace.phase is Phase.PAUSED:
                 raise Refused((workspace.pause.reason if workspace.pause else None) or "restore_failed")
         except LifecycleError as error:
-            self.will_resume = True
-            if self.api_token != workspaces.credentials.token(key):
-                workspaces.credentials.drop_minted(self)
+            workspaces.credentials.drop_minted(key)
             words = reason(error.code)
-            raise hub_failure_free_error(words.status if words.status < 500 else 409, f"{words.sentence} {words.advice}".strip()) from error
+            status = words.status if words.status < 500 else 409
+            raise workspaces.internals.refusal(status, f"{words.sentence} {words.advice}".strip(), words.code) from error
+        except BaseException:  # the Hub gave up waiting, or was asked to stop it
+            workspaces.credentials.drop_minted(key)
+            raise
         self.will_resume = False
-        return self._url_without_path()
 
-    async def _start_fresh(self, workspace: Workspace) -> Any:
+    async def _start_fresh(self, workspace: Workspace) -> None:
         workspaces, key = self.workspaces, self.workspace_key
         if workspace.phase is Phase.PAUSED:
-            workspaces.credentials.forget(key)
             workspaces.store.commit(workspace, begin_fresh(workspace, workspaces.clock.time()))
         self.will_resume = False
         await workspaces.engine.remove(workspaces.server(key))
+        workspaces.credentials.forget(key)  # of the paused server, or of one that ended by itself
         workspaces.store.renew_lineage(key, self.user.orm_user.id)  # type: ignore[attr-defined]
         workspaces.credentials.remember(self, key)
+        workspaces.keep_options(self)
         await self.workspace_launch(await self.workspace_plain_launch())
-        return self._url_without_path()
 
-    def _refuse_a_link(self) -> None:
-        """No start by navigation: a GET (a link, a form of another site) never takes an accelerator nor replaces options."""
+    async def _put_options_back(self) -> None:
+        """A resume brings back what was started with the options of that time; a link or a call must not replace them."""
+        options = self.workspaces.options(self)
+        if self.user_options == options:  # type: ignore[has-type]
+            return
+        self.user_options = self.orm_spawner.user_options = options  # type: ignore[attr-defined]
+        self.workspaces.internals.db.commit()
+        await self.workspaces.internals.apply_options(self, options)
+
+    def _comes_by_a_link(self) -> bool:
         handler = getattr(self, "handler", None)
-        if handler is not None and handler.request.method in SAFE_METHODS:
-            raise Refused("start_by_link")
-
-    def _url_without_path(self) -> str:
-        url = self.workspace_url() or ""
-        return "/".join(url.split("/", 3)[:3])
+        return handler is not None and handler.request.method in SAFE_METHODS
 
     def start_polling(self) -> None:
-        self.workspaces.credentials.repair_client(self, self.workspace_key)
+        self.workspaces.credentials.settle(self, self.workspace_key)
         super().start_polling()  # type: ignore[misc]
 
     async def stop(self, now: bool = False) -> None:
         workspaces, key, workspace = self.workspaces, self.workspace_key, self.workspace
+        if workspace.phase in PAUSE_UNDER_WAY and workspace.phase is not Phase.STOPPING:
+            workspace = await workspaces.supervisor.join(key)  # the Hub shuts its servers down: what is being saved stays saved
         self.will_resume = workspace.phase in OPEN
         if workspace.phase is Phase.RUNNING:
             await workspaces.engine.remove(workspaces.server(key))
@@ -196,8 +239,8 @@ class PausableMixin(HasTraits):
     async def _unproven_server_goes(self, workspace: Workspace) -> None:
         workspaces, key = self.workspaces, self.workspace_key
         await workspaces.engine.remove(workspaces.server(key))
-        workspaces.store.commit(workspace, interrupted(workspace))
         workspaces.credentials.suspend(key)
+        workspaces.store.commit(workspace, interrupted(workspace))
 
     async def poll(self) -> int | None:
         workspaces, key = self.workspaces, self.workspace_key
@@ -218,29 +261,35 @@ class PausableMixin(HasTraits):
     async def delete_forever(self) -> None:
         """The server or its user is deleted: its snapshots and tokens go with it."""
         workspaces, key = self.workspaces, self.workspace_key
-        await workspaces.engine.remove(workspaces.server(key))
         await purge(workspaces.ports, key)
+        await workspaces.engine.remove(workspaces.server(key))
         workspaces.credentials.forget(key)
+        workspaces.credentials.forget_client(key)
         workspaces.store.forget(key)
 
     async def get_options_form(self) -> Any:
         admin_form = await super().get_options_form()  # type: ignore[misc]
-        if self.workspace.intent is Intent.FRESH:  # the form is shown again because that start was refused before it began
-            self.workspaces.store.ask(self.workspace_key, Intent.NONE)
         return paused_form(self, admin_form or "") if self.workspace.phase in OPEN else admin_form
 
     async def run_options_from_form(self, form_data: dict[str, Any]) -> Any:
+        """Act on the button of the Paused form that was pressed (the Hub calls this for posted forms only)."""
         button = pressed(form_data)
         if self.workspace.phase is Phase.PAUSED:
             if button != "fresh":
                 return self.workspaces.options(self)
-            self.workspaces.store.ask(self.workspace_key, Intent.FRESH)
+            self.workspaces.supervisor.ask_fresh(self.workspace_key)
         return await maybe_future(super().run_options_from_form(form_data))  # type: ignore[misc]
 
     async def rename(self, old_name: str, new_name: str) -> None:
-        if self.workspaces.store.read(Key(self.user.name, old_name)).phase in OPEN:  # type: ignore[attr-defined]
-            raise hub_failure_free_error(409, reason("rename_paused").sentence)
+        key = Key(self.user.name, old_name)  # type: ignore[attr-defined]
+        workspace = self.workspaces.store.read(key)
+        try:
+            check(workspace, Call.RENAME)
+        except Conflict as error:
+            words = reason(error.code)
+            raise refusal(words.status, f"{words.sentence} {words.advice}", words.code) from error
         await super().rename(old_name, new_name)  # type: ignore[misc]
+        self.workspaces.store.forget(key)
 
     async def progress(self) -> AsyncIterator[dict[str, Json]]:
         """The phase in words for the Hub's own progress page."""
@@ -249,10 +298,16 @@ class PausableMixin(HasTraits):
                 yield event
             return
         last = ""
-        while (workspace := self.workspace).phase in RESUME_UNDER_WAY:
-            message = reason(f"phase_{workspace.phase.value}").sentence
-            if message != last:
-                last = message
-                yield {"progress": 20 if workspace.phase is Phase.WAITING else 60, "message": message}
-            await self.workspaces.store.changed(self.workspace_key)
-
+        while True:
+            changed = asyncio.ensure_future(self.workspaces.store.changed(self.workspace_key))
+            try:
+                phase = self.workspace.phase
+                if phase not in RESUME_UNDER_WAY:
+                    return
+                message = reason(f"phase_{phase.value}").sentence
+                if message != last:
+                    last = message
+                    yield {"progress": 20 if phase is Phase.WAITING else 60, "message": message}
+                await changed
+            finally:
+                changed.cancel()

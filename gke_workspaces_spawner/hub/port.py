@@ -10,8 +10,9 @@ from jupyterhub import scopes
 from tornado import web
 
 from ..lifecycle.model import Json, Key, SnapshotManifest
+from ..lifecycle.phases import RESUME_UNDER_WAY
 from ..lifecycle.ports import Clock
-from ..lifecycle.reasons import Refused, TryLater
+from ..lifecycle.reasons import Conflict, Refused, TryLater
 from .credentials import Credentials
 from .internals import Internals
 
@@ -32,14 +33,17 @@ class JupyterHubPort:
     async def unroute(self, key: Key) -> None:
         try:
             await self._internals.delete_route(key)
-        except Exception as error:  # the proxy's errors have no common class; a proxy that is away has no route either
+        except Exception as error:  # noqa: BLE001 - the proxy's errors have no common class; a proxy that is away has no route either
             self._log.warning("Could not remove the route of %s: %r", key, error)
 
     async def route(self, key: Key) -> None:
         try:
-            await self._internals.add_route(key)
-        except Exception as error:  # the Hub's own check_routes adds it as soon as the proxy is back
+            known = await self._internals.add_route(key)
+        except Exception as error:  # noqa: BLE001 - the Hub's own check_routes adds it as soon as the proxy is back
             self._log.warning("Could not add the route of %s: %r", key, error)
+            return
+        if not known:
+            raise Conflict("not_running")
 
     async def stop(self, key: Key) -> None:
         """The Hub's own stop (its bookkeeping of server row, hooks and state), without a handler."""
@@ -54,11 +58,14 @@ class JupyterHubPort:
         self._credentials.suspend(key)
 
     async def plain_launch(self, key: Key) -> Mapping[str, Json]:
+        """Rights are asked for by a resume alone: a pause takes nothing that its owner would have to be granted."""
         spawner = self._spawner(key)
-        self._check_rights(key)
+        if spawner.workspace.phase in RESUME_UNDER_WAY:
+            self._check_rights(key)
         return await spawner.workspace_plain_launch()  # type: ignore[no-any-return]
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
+        self._credentials.awaken(key)
         await self._spawner(key).workspace_launch(spec)
 
     async def routed(self, key: Key, timeout: float) -> bool:
@@ -77,13 +84,21 @@ class JupyterHubPort:
 
     async def start(self, key: Key, fresh: bool) -> None:
         """Our own ``start`` records why it refused; what the Hub refuses before it (a limit, a right) is said here."""
+        spawner = self._internals.spawner(key)
+        if spawner is None:
+            raise Refused("unknown_server")
+        if spawner.pending:
+            raise Conflict("busy", f"pending {spawner.pending}")
         try:
             await self._internals.spawn(key)
         except web.HTTPError as error:
             if error.status_code == TOO_MANY:
-                raise TryLater("no_capacity", error.log_message or "") from error
+                raise TryLater("too_many", error.log_message or "") from error
             recorded = getattr(error.__cause__, "code", None)
             raise Refused(recorded or "not_allowed", error.log_message or "") from error
+        except Exception as error:  # a hook of the deployment, a timeout of the Hub: of any class
+            pause = spawner.workspace.pause
+            raise Refused((pause.reason if pause else None) or "start_failed", repr(error)) from error
 
     def _spawner(self, key: Key) -> Any:
         spawner = self._internals.spawner(key)
@@ -104,4 +119,3 @@ class JupyterHubPort:
         groups = {f"{base}!group={group.name}" for base in START_SCOPES for group in user.groups}
         if not (wanted | groups) & set(scopes.get_scopes_for(user.orm_user)):
             raise Refused("not_allowed")
-

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import MutableMapping
 from typing import Any
 
 from ..lifecycle.model import Key, Workspace
@@ -30,7 +30,7 @@ OPTIONS = "options"
 class Workspaces:
     """The workspaces of one Hub."""
 
-    def __init__(self, settings: Mapping[str, Any], engine: Engine, vault: Vault, limits: Limits, homes: Any = None) -> None:
+    def __init__(self, settings: MutableMapping[str, Any], engine: Engine, vault: Vault, limits: Limits, homes: Any = None) -> None:
         self.log = logging.getLogger("gke_workspaces")
         self.internals = Internals(settings, self.log)
         self.engine = engine
@@ -51,15 +51,15 @@ class Workspaces:
         """The paused state was deleted: nothing may act with its tokens any more."""
         if before.phase is Phase.DELETING and after.phase is Phase.RUNNING:
             self.credentials.forget(after.key)
+            self.credentials.forget_client(after.key)
 
     def server(self, key: Key) -> Server:
         """The server as an engine knows it now."""
         return Server(key, self.store.read(key).owner)
 
     def keep_options(self, spawner: Any) -> None:
-        """Remember the options of a server that is about to be paused: the Hub replaces them at every start that names some."""
-        key = spawner.workspace_key
-        self.store.set_extra(key, {**self.store.extra(key), OPTIONS: spawner.orm_spawner.user_options or {}})
+        """Remember the options of a cold start: the Hub replaces its own copy at every start that names some, also a refused one."""
+        self.store.update_extra(spawner.workspace_key, options=dict(spawner.user_options or {}))
 
     def options(self, spawner: Any) -> dict[str, Any]:
         """The options that the paused server was started with."""

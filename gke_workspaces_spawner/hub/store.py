@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..lifecycle.model import Json, Key, Move, Owner, Workspace, apply, from_json, to_json
+from sqlalchemy.exc import SQLAlchemyError
+
+from ..lifecycle.codec import decode
+from ..lifecycle.model import Json, Key, Move, Owner, Pause, Workspace, apply, from_json, to_json
 from ..lifecycle.phases import MOVES, Intent, Phase
 from ..lifecycle.ports import Clock
 from ..lifecycle.reasons import Broken, Conflict
@@ -22,6 +25,8 @@ from .internals import Internals
 
 FIELD = "gke_workspaces"
 """Our entry in the spawner's state."""
+ASIDE = "unreadable"
+"""Entry of a workspace's extras: the record that this version could not read, as it was."""
 
 Observer = Callable[[Workspace, Workspace], None]
 
@@ -38,11 +43,11 @@ class HubStore:
         self._internals = internals
         self._clock = clock
         self._log = log
-        self._workspaces: dict[Key, Workspace] = {}
-        self._extras: dict[Key, dict[str, Json]] = {}
+        self._entries: dict[Key, tuple[Any, Workspace, dict[str, Json]]] = {}
+        """Row, workspace and extras as they are in the database: names are reused, a row object is not."""
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked: dict[Key, asyncio.Event] = {}
-        self._progress: dict[Key, tuple[float | None, str]] = {}
+        self._progress: dict[Key, float | None] = {}
         self._observers: list[Observer] = []
         self._changed: dict[Key, asyncio.Event] = {}
 
@@ -55,30 +60,26 @@ class HubStore:
 
     def read(self, key: Key) -> Workspace:
         """The workspace of a server; a server that has none yet reads as running, with a lineage of its own."""
-        workspace = self._workspaces.get(key)
-        if workspace is None:
-            workspace = self._load(key)
-            self._workspaces[key] = workspace
-        fraction, _detail = self._progress.get(key, (None, ""))
+        _row, workspace, _extras = self._entry(key)
+        fraction = self._progress.get(key)
         return workspace if fraction is None else replace(workspace, progress=fraction)
 
     def commit(self, workspace: Workspace, move: Move) -> Workspace:
         key = workspace.key
-        current = self._workspaces.get(key) or self._load(key)
+        row, current, extras = self._entry(key)
         if current.phase is not workspace.phase:
             raise Conflict("phase_conflict", f"expected {workspace.phase.value}, found {current.phase.value}")
         if move.to is not current.phase and move.to not in MOVES[current.phase]:
             raise Broken("phase_conflict", f"no move from {current.phase.value} to {move.to.value}")
         after = apply(current, move, self._clock.time())
-        self._write(key, after)
+        self._write(row, after, extras)
         if move.to is not current.phase:
             self._progress.pop(key, None)
-        if after.intent is Intent.NONE:
-            self._asked.setdefault(key, asyncio.Event()).clear()
+        self._note_intent(key, after.intent)
         for observer in self._observers:
             try:
                 observer(current, after)
-            except Exception:  # an observer never undoes a move: it is told, its failure is logged
+            except Exception:  # noqa: BLE001 - an observer never undoes a move: its failure is logged
                 self._log.exception("An observer failed on %s -> %s of %s", current.phase.value, after.phase.value, key)
         changed = self._changed.pop(key, None)
         if changed is not None:
@@ -86,15 +87,14 @@ class HubStore:
         return after
 
     def ask(self, key: Key, intent: Intent) -> Workspace:
-        after = replace(self.read(key), intent=intent)
-        after = replace(after, revision=after.revision + 1, progress=None)
-        self._write(key, after)
-        event = self._asked.setdefault(key, asyncio.Event())
-        event.set() if intent is not Intent.NONE else event.clear()
+        row, workspace, extras = self._entry(key)
+        after = replace(workspace, intent=intent, revision=workspace.revision + 1)
+        self._write(row, after, extras)
+        self._note_intent(key, intent)
         return after
 
     def note_progress(self, key: Key, fraction: float | None, detail: str = "") -> None:
-        self._progress[key] = (fraction, detail)
+        self._progress[key] = fraction
 
     async def asked(self, key: Key) -> Intent:
         event = self._asked.setdefault(key, asyncio.Event())
@@ -108,40 +108,39 @@ class HubStore:
 
     # ------------------------------------------------------------ beyond the protocol
 
-    async def changed(self, key: Key) -> None:
-        """Wait for the next commit on that workspace."""
-        await self._changed.setdefault(key, asyncio.Event()).wait()
+    def changed(self, key: Key) -> Coroutine[Any, Any, object]:
+        """Wait for the next commit on that workspace, counted from this call (not from when it is first awaited)."""
+        return self._changed.setdefault(key, asyncio.Event()).wait()
 
     def renew_lineage(self, key: Key, user_id: int) -> Workspace:
         """A cold start begins: a new lineage, which nothing saved before belongs to."""
-        after = replace(self.read(key), owner=Owner(user_id, new_lineage()), progress=None)
-        after = replace(after, revision=after.revision + 1)
-        self._write(key, after)
+        row, workspace, extras = self._entry(key)
+        after = replace(workspace, owner=Owner(user_id, new_lineage()), revision=workspace.revision + 1)
+        self._write(row, after, extras)
         return after
-
-    def replace_shelf(self, workspace: Workspace, move: Move) -> Workspace:
-        """Write a change of the shelf outside a drive (retention)."""
-        return self.commit(workspace, move)
 
     def extra(self, key: Key) -> dict[str, Json]:
         """What the hub side keeps beside the workspace (ids of token rows): small, without secrets."""
-        self.read(key)
-        return dict(self._extras.get(key, {}))
+        return dict(self._entry(key)[2])
 
-    def set_extra(self, key: Key, extra: Mapping[str, Json]) -> None:
-        self.read(key)
-        self._extras[key] = dict(extra)
-        self._write(key, self._workspaces[key])
+    def update_extra(self, key: Key, **changes: Json) -> None:
+        """Set entries of the extras; ``None`` removes one."""
+        row, workspace, extras = self._entry(key)
+        after = {name: value for name, value in {**extras, **changes}.items() if value is not None}
+        if after != extras:
+            self._write(row, workspace, after)
 
     def state(self, key: Key) -> dict[str, Json]:
-        """Our part of the spawner's state, for its ``get_state``."""
-        workspace = self.read(key)
-        return {FIELD: {"workspace": to_json(replace(workspace, progress=None)), "extra": self._extras.get(key, {})}}
+        """Our part of the spawner's state, for its ``get_state``; nothing for a server without a record."""
+        row, workspace, extras = self._entry(key)
+        return _state(workspace, extras) if row is not None and FIELD in (row.state or {}) else {}
 
     def forget(self, key: Key) -> None:
-        """The server's row is gone."""
-        for table in (self._workspaces, self._extras, self._locks, self._asked, self._progress):
-            table.pop(key, None)  # type: ignore[attr-defined]
+        """The server's row is gone, or has another name now."""
+        self._entries.pop(key, None)
+        self._locks.pop(key, None)
+        self._asked.pop(key, None)
+        self._progress.pop(key, None)
 
     def all(self) -> Iterator[Workspace]:
         """Every workspace that has a record, from the database (also of servers that the Hub has not loaded)."""
@@ -151,23 +150,53 @@ class HubStore:
 
     # ------------------------------------------------------------ private
 
-    def _load(self, key: Key) -> Workspace:
-        row = self._internals.orm_spawner(key)
-        saved: Any = (row.state or {}).get(FIELD) if row is not None else None
-        user_id = row.user.id if row is not None else 0
-        if isinstance(saved, dict) and isinstance(saved.get("workspace"), dict):
-            extra = saved.get("extra")
-            self._extras[key] = dict(extra) if isinstance(extra, dict) else {}
-            workspace = from_json(saved["workspace"])
-            if workspace.intent is not Intent.NONE:
-                self._asked.setdefault(key, asyncio.Event()).set()
-            return replace(workspace, key=key)
-        return Workspace(key, Owner(user_id, new_lineage()), Phase.RUNNING, phase_since=self._clock.time())
-
-    def _write(self, key: Key, workspace: Workspace) -> None:
-        self._workspaces[key] = workspace
+    def _entry(self, key: Key) -> tuple[Any, Workspace, dict[str, Json]]:
         row = self._internals.orm_spawner(key)
         if row is None:
+            return None, Workspace(key, Owner(0, new_lineage())), {}
+        entry = self._entries.get(key)
+        if entry is None or entry[0] is not row:
+            entry = self._entries[key] = (row, *self._load(key, row))
+            self._note_intent(key, entry[1].intent)
+        return entry
+
+    def _load(self, key: Key, row: Any) -> tuple[Workspace, dict[str, Json]]:
+        """The record in a row. One that cannot be read is kept aside, and the server starts anew with the reason for it."""
+        saved: Any = (row.state or {}).get(FIELD)
+        saved = saved if isinstance(saved, dict) else {}
+        extras = dict(saved["extra"]) if isinstance(saved.get("extra"), dict) else {}
+        new = Workspace(key, Owner(row.user.id, new_lineage()), Phase.RUNNING, phase_since=self._clock.time())
+        record = saved.get("workspace")
+        if record is None:
+            return new, extras
+        try:
+            return replace(from_json(record), key=key), extras
+        except Broken as error:
+            self._log.error("The record of %s cannot be read and is kept aside: %s", key, error)
+        with contextlib.suppress(Broken, KeyError, TypeError):
+            new = replace(new, owner=decode(Owner, record["owner"], "owner"))  # a server that runs is found by its lineage
+        return replace(new, pause=Pause(ASIDE, reason="record_unreadable")), {**extras, ASIDE: record}
+
+    def _write(self, row: Any, workspace: Workspace, extras: dict[str, Json]) -> None:
+        """To the database first: memory never knows more than what survives a kill."""
+        if row is None:
             return
-        row.state = {**(row.state or {}), **self.state(key)}
-        self._internals.db.commit()
+        workspace = replace(workspace, progress=None)
+        row.state = {**(row.state or {}), **_state(workspace, extras)}
+        try:
+            self._internals.db.commit()
+        except SQLAlchemyError:
+            self._internals.db.rollback()
+            raise
+        self._entries[workspace.key] = (row, workspace, extras)
+
+    def _note_intent(self, key: Key, intent: Intent) -> None:
+        event = self._asked.setdefault(key, asyncio.Event())
+        if intent is Intent.NONE:
+            event.clear()
+        else:
+            event.set()
+
+
+def _state(workspace: Workspace, extras: Mapping[str, Json]) -> dict[str, Json]:
+    return {FIELD: {"workspace": to_json(workspace), "extra": dict(extras)}}

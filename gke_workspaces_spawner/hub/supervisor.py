@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Any
 
 from ..lifecycle.drive import STEPS, drive, follow_up, retain
 from ..lifecycle.model import Key, Workspace
 from ..lifecycle.pausing import begin_pause
-from ..lifecycle.phases import PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Intent, Phase
+from ..lifecycle.phases import RESUME_UNDER_WAY, Call, Intent, Phase
 from ..lifecycle.ports import Ports, Server
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused
 from ..lifecycle.resuming import begin_discard, begin_resume, interrupted, retry
+from ..lifecycle.steps import check
 from .internals import Internals
 from .store import HubStore
+
+START_SECONDS = 5.0
+"""How long the Hub may take from a call to the start that it asks for (it may have to refresh the user's login)."""
+WATCH_SECONDS = 0.1
 
 
 def new_pause_id() -> str:
@@ -34,12 +38,13 @@ class Supervisor:
         self._store = store
         self._internals = internals
         self._log = log
-        self._tasks: dict[Key, asyncio.Task[Any]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._afters: set[asyncio.Task[None]] = set()
         self._scan: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------ drives
 
-    def drive(self, key: Key) -> asyncio.Task[Any]:
+    def drive(self, key: Key) -> asyncio.Task[None]:
         """The drive of that server: the one under way, or a new one."""
         task = self._tasks.get(key)
         if task is None or task.done():
@@ -47,21 +52,36 @@ class Supervisor:
             self._tasks[key] = task
         return task
 
+    async def join(self, key: Key) -> Workspace:
+        """Wait until the drive of that server has ended; cancelling the wait does not cancel the drive."""
+        task = self.drive(key)
+        if task is not asyncio.current_task():
+            await asyncio.wait([task])
+        return self._store.read(key)
+
     async def _drive(self, key: Key) -> None:
         try:
             await drive(self._ports, key)
         except LifecycleError as error:
             self._log.error("The drive of %s ended in %s: %s", key, self._store.read(key).phase.value, error)
-        except Exception:  # a bug must not leave the server pending without a word: the next kick tries again
+        except Exception:  # noqa: BLE001 - a bug must not leave the server pending without a word: the next kick tries again
             self._log.exception("The drive of %s failed in %s", key, self._store.read(key).phase.value)
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
+        after = asyncio.ensure_future(self._after(key))
+        self._afters.add(after)
+        after.add_done_callback(self._afters.discard)
+
+    async def _after(self, key: Key) -> None:
+        """What a drive that has ended makes possible; not part of it, since the Hub waits for drives in ``poll`` and ``stop``."""
         try:
             await follow_up(self._ports, key)
             await retain(self._ports, key)
         except LifecycleError as error:
             self._log.warning("What follows the drive of %s did not work, the next kick tries again: %s", key, error)
+        except Exception:  # noqa: BLE001 - as for a drive
+            self._log.exception("What follows the drive of %s failed", key)
 
     async def interrupt(self, key: Key) -> None:
         """End the drive of a resume that the Hub gave up, and leave the workspace paused with nothing of the server left."""
@@ -74,6 +94,7 @@ class Supervisor:
             await self._ports.engine.remove(self._server(workspace))
             workspace = self._store.read(key)
             if workspace.phase in RESUME_UNDER_WAY:
+                await self._ports.hub.suspend_tokens(key)
                 self._store.commit(workspace, interrupted(workspace))
 
     # ------------------------------------------------------------ calls
@@ -85,32 +106,23 @@ class Supervisor:
         if workspace.phase is Phase.RUNNING:
             if spawner is None or not spawner.ready:
                 raise Refused("not_running")
-            workspace = self._store.commit(
-                workspace, begin_pause(workspace, self._ports.clock.time(), new_pause_id(), self._ports.hub_boot)
-            )
-            spawner._stop_future = self._stop_future(key, self.drive(key))
-        elif workspace.phase not in PAUSE_UNDER_WAY | {Phase.PAUSED}:
-            raise Conflict("phase_conflict", workspace.phase.value)
+            now = self._ports.clock.time()
+            move = begin_pause(workspace, now, new_pause_id(), self._ports.hub_boot, last_work=self._internals.last_activity(key))
+            workspace = self._store.commit(workspace, move)
+            self.drive(key)
+        else:
+            check(workspace, Call.PAUSE)
         return workspace
 
-    def _stop_future(self, key: Key, task: asyncio.Task[Any]) -> asyncio.Future[None]:
+    def stopped(self, key: Key) -> asyncio.Future[None]:
         """What the Hub's "stop, then remove the server" waits for: done only when paused, an error when the pause failed."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda f: f.cancelled() or f.exception())
+        task = asyncio.ensure_future(self._stopped(key))
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())
+        return task
 
-        def settle(_task: asyncio.Task[Any]) -> None:
-            spawner = self._internals.spawner(key)
-            if getattr(spawner, "_stop_future", None) is future:
-                spawner._stop_future = None
-            if future.done():
-                return
-            if self._store.read(key).phase is Phase.PAUSED:
-                future.set_result(None)
-            else:
-                future.set_exception(Conflict("pause_failed"))
-
-        task.add_done_callback(settle)
-        return future
+    async def _stopped(self, key: Key) -> None:
+        if (await self.join(key)).phase is not Phase.PAUSED:
+            raise Conflict("pause_failed")
 
     async def resume(self, key: Key) -> Workspace:
         """Begin a resume and wait until the process has proved itself, another one is up, or it is paused again.
@@ -128,7 +140,7 @@ class Supervisor:
                     return workspace
                 if task.done():
                     raise Conflict("restore_failed", f"the drive ended in {workspace.phase.value}")
-                changed = asyncio.ensure_future(self._store.changed(key))
+                changed = asyncio.ensure_future(self._store.changed(key))  # no await since the read above
                 await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
         except BaseException:
@@ -148,6 +160,28 @@ class Supervisor:
         self._store.commit(workspace, retry(workspace))
         self.drive(key)
 
+    def ask_fresh(self, key: Key) -> None:
+        """Let the Hub's next start of a paused server be a fresh one; the caller starts it at once."""
+        check(self._store.read(key), Call.FRESH)
+        self._store.ask(key, Intent.FRESH)
+        watch = asyncio.ensure_future(self._forget_fresh(key))
+        self._afters.add(watch)
+        watch.add_done_callback(self._afters.discard)
+
+    async def _forget_fresh(self, key: Key) -> None:
+        """A start that the Hub refused before it began (a limit, a hook) must not make a later one a fresh one."""
+        begin, seen = self._ports.clock.time(), False
+        while True:
+            workspace, spawner = self._store.read(key), self._internals.spawner(key)
+            if workspace.phase is not Phase.PAUSED or workspace.intent is not Intent.FRESH:
+                return
+            pending = spawner is not None and bool(spawner.pending)
+            if not pending and (seen or self._ports.clock.time() - begin > START_SECONDS):
+                self._store.ask(key, Intent.NONE)
+                return
+            seen = seen or pending
+            await self._ports.clock.sleep(WATCH_SECONDS)
+
     # ------------------------------------------------------------ recovery
 
     async def settle(self, key: Key) -> Workspace:
@@ -155,10 +189,10 @@ class Supervisor:
         workspace = self._store.read(key)
         attempt = workspace.pause.attempt if workspace.pause else None
         if workspace.phase in STEPS and (attempt is None or attempt.hub_boot != self._ports.hub_boot):
-            task = self.drive(key)
-            proved = workspace.phase is Phase.RESTORING and attempt is not None and attempt.proof is not None
-            if task is not asyncio.current_task() and not proved:  # the proved one waits for the Hub's own check, which waits for us
-                await asyncio.shield(asyncio.wait([task]))
+            if workspace.phase is Phase.RESTORING and attempt is not None and attempt.proof is not None:
+                self.drive(key)  # not waited for: it waits for the Hub's own check, which waits for us
+            else:
+                await self.join(key)
         return self._store.read(key)
 
     def kick(self) -> None:
@@ -168,16 +202,13 @@ class Supervisor:
 
     async def scan(self) -> None:
         """Drive every open workspace that nobody drives, and let go what retention no longer holds."""
-        for workspace in list(self._store.all()):
-            try:
-                if workspace.phase in STEPS or workspace.intent is not Intent.NONE:
-                    await asyncio.shield(asyncio.wait([self.drive(workspace.key)]))
-                await retain(self._ports, workspace.key)
-            except LifecycleError as error:
-                self._log.error("Could not settle %s: %s", workspace.key, error)
+        await asyncio.gather(*(self._look_after(workspace) for workspace in list(self._store.all())))
+
+    async def _look_after(self, workspace: Workspace) -> None:
+        if workspace.phase in STEPS:
+            await self.join(workspace.key)
+        else:
+            await self._after(workspace.key)
 
     def _server(self, workspace: Workspace) -> Server:
-
-
         return Server(workspace.key, workspace.owner)
-

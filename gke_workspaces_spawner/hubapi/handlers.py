@@ -12,20 +12,23 @@ from typing import Any
 from jupyterhub import scopes
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.scopes import needs_scope
+from tornado import web
 
 from ..hub.services import Workspaces
 from ..lifecycle.drive import discard_kept
 from ..lifecycle.model import Key, Workspace
-from ..lifecycle.phases import PAUSE_UNDER_WAY, Call, Intent, Phase
+from ..lifecycle.phases import Call, Intent, Outcome, Phase
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused, reason
 from ..lifecycle.resuming import accept
-from ..lifecycle.steps import check, names_pause
+from ..lifecycle.steps import check, names_pause, remembered
 from .scopes import KICK, PAUSE
 from .view import PageServices, may_enter, workspace_view, workspaces_of
 
 START = "start:servers" if "start:servers" in scopes.scope_definitions else "servers"
 """The scope that a start needs: new in JupyterHub 6."""
 MOST_BODY = 64 * 1024
+CODES = {403: "not_allowed", 404: "unknown_server", 429: "too_many"}
+"""Reason codes of what the Hub itself refuses."""
 ANSWER_SECONDS = 0.5
 """A start is answered after that long, whether it has ended or not."""
 
@@ -75,15 +78,26 @@ class WorkspaceAPIHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is un
         return workspace
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """JSON with a sentence and a reason code, whoever raised the error."""
         error = kwargs.get("exc_info", (None, None, None))[1]
+        if isinstance(error, web.HTTPError) and isinstance(error.__cause__, LifecycleError):
+            error = error.__cause__  # what our own start refused, on its way through the Hub's
         if isinstance(error, LifecycleError):
             words = reason(error.code)
-            self.set_status(words.status)
-            self.set_header("Content-Type", "application/json")
+            status_code, code, detail = words.status, words.code, error.detail
             message = f"{words.sentence} {words.advice}".strip()
-            self.finish(json.dumps({"status": words.status, "message": message, "reason": words.code, "detail": error.detail}))
-            return
-        super().write_error(status_code, **kwargs)
+        else:
+            code = CODES.get(status_code, "bad_request" if status_code < 500 else "internal")
+            if status_code == 403 and self.current_user is None:
+                code = "not_logged_in"
+            message, detail = reason(code).sentence, ""
+            if isinstance(error, web.HTTPError) and error.log_message:
+                detail = error.log_message % error.args if error.args else error.log_message
+        for name, value in (getattr(error, "headers", None) or {}).items():
+            self.set_header(name, value)
+        self.set_status(status_code)
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"status": status_code, "message": message, "reason": code, "detail": detail}))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """A refusal is an answer, not a fault of the Hub."""
@@ -104,11 +118,7 @@ class PauseHandler(WorkspaceAPIHandler):
     async def post(self, user_name: str, server_name: str = "") -> None:
         key = self.key(user_name, server_name)
         self.body()
-        workspaces = self.workspaces
-        before = workspaces.store.read(key).phase
-        workspaces.supervisor.pause(key)
-        if before is Phase.RUNNING:
-            workspaces.keep_options(workspaces.internals.spawner(key))
+        self.workspaces.supervisor.pause(key)
         self.answer(key, 202)
 
 
@@ -118,7 +128,9 @@ class PreflightHandler(WorkspaceAPIHandler):
     @needs_scope("delete:servers", PAUSE)
     async def post(self, user_name: str, server_name: str = "") -> None:
         key = self.key(user_name, server_name)
-        facts = self.body()
+        facts = self.body().get("facts") or {}
+        if not isinstance(facts, dict):
+            raise Refused("bad_request", "facts has to be an object")
         workspaces = self.workspaces
         spawner = workspaces.internals.spawner(key)
         if workspaces.store.read(key).phase is not Phase.RUNNING or spawner is None or not spawner.ready:
@@ -148,6 +160,7 @@ class VerbHandler(WorkspaceAPIHandler):
         key = self.key(user_name, server_name)
         self.named_pause(key, pause_id, Call.CANCEL)
         self.workspaces.store.ask(key, Intent.CANCEL)
+        self.workspaces.supervisor.drive(key)
         self.answer(key, 202)
 
     @needs_scope(START)
@@ -155,8 +168,10 @@ class VerbHandler(WorkspaceAPIHandler):
         """Resume, also while the pause is still under way: the Hub itself refuses a start then."""
         key = self.key(user_name, server_name)
         workspace = self.named_pause(key, pause_id, Call.START)
-        if workspace.phase in PAUSE_UNDER_WAY:
-            self.workspaces.store.ask(key, Intent.RESUME)
+        answer = check(workspace, Call.START)
+        if answer.outcome is Outcome.REMEMBER:
+            self.workspaces.store.ask(key, remembered(workspace, answer))
+            self.workspaces.supervisor.drive(key)
         elif workspace.phase is Phase.PAUSED:
             await self.start(key)
         self.answer(key, 202)
@@ -168,12 +183,7 @@ class VerbHandler(WorkspaceAPIHandler):
         options = self.body().get("user_options")
         if options is not None and not isinstance(options, dict):
             raise Refused("bad_request", "user_options has to be an object")
-        self.workspaces.store.ask(key, Intent.FRESH)
-        try:
-            await self.start(key, options)
-        finally:
-            if self.workspaces.store.read(key).phase is Phase.PAUSED:  # refused before it began
-                self.workspaces.store.ask(key, Intent.NONE)
+        await self.start(key, options, fresh=True)
         self.answer(key, 202)
 
     @needs_scope(START)
@@ -190,16 +200,21 @@ class VerbHandler(WorkspaceAPIHandler):
         self.workspaces.store.commit(workspace, accept(workspace))
         self.answer(key)
 
-    async def start(self, key: Key, options: dict[str, Any] | None = None) -> None:
-        """The Hub's own start, with its limits and bookkeeping; answers before a slow one has ended."""
-        user = self.workspaces.internals.user(key.user)
-        spawner = user.get_or_create_spawner(key.server, replace_failed=True)
-        if spawner.pending:
-            raise Conflict("pause_under_way", f"pending {spawner.pending}")
-        task = asyncio.ensure_future(self.spawn_single_user(user, key.server, options=options))
+    async def start(self, key: Key, options: dict[str, Any] | None = None, *, fresh: bool = False) -> None:
+        """The Hub's own start, with its limits and bookkeeping; answers before a slow one has ended. A start under way is joined."""
+        workspaces = self.workspaces
+        if workspaces.internals.startable(key).pending:
+            if fresh:
+                raise Conflict("busy")
+            return
+        if fresh:
+            workspaces.supervisor.ask_fresh(key)
+        task = asyncio.ensure_future(self.spawn_single_user(workspaces.internals.user(key.user), key.server, options=options))
+        task.add_done_callback(lambda t: t.cancelled() or t.exception())  # who was answered before its end looks at the workspace
         done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
-        if done:
-            task.result()
+        if done and task.exception() is not None:
+            error = task.exception()
+            raise error if isinstance(error, web.HTTPError) else Refused("start_failed", repr(error))
 
     VERBS = ("cancel", "resume", "fresh", "retry", "accept")
 

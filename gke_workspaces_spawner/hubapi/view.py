@@ -17,7 +17,7 @@ from ..lifecycle.reasons import reason
 from . import urls
 from .pages import template_vars
 
-HOLDS = ("kernels", "terminals", "notebooks", "not_returning")
+HOLDS = ("kernels", "terminals", "connections", "gpu")
 """What of the extension's facts is shown, to those who may enter the server."""
 
 
@@ -35,6 +35,7 @@ def may_enter(handler: BaseHandler, key: Key) -> bool:
 def _snapshot(snapshot: SnapshotRef) -> dict[str, Any]:
     return {
         "id": snapshot.id,
+        "pause_id": snapshot.pause_id,
         "state": snapshot.state.value,
         "bytes": snapshot.bytes,
         "created": snapshot.created,

@@ -63,12 +63,13 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
     estimate = await ports.engine.estimate(server, pause.facts or {})
     if estimate.refusal:
         return await give_up(ports, workspace, estimate.refusal, estimate.detail)
+    facts = {**(pause.facts or {}), "not_returning": list(estimate.will_not_return)}
     await ports.hub.unroute(workspace.key)
     answer = await ports.guest.prepare(workspace.key, pause.id, ports.clock.time() + ports.limits.prepare)
     if isinstance(answer, Absent):
         if not ports.engine.abilities.freezes:
             return await give_up(ports, workspace, "guest_absent")
-        return Move(Phase.CHECKPOINTING, pause=pause)
+        return Move(Phase.CHECKPOINTING, pause=replace(pause, facts=claims(facts)))
     if answer.blockers:
         first = answer.blockers[0]
         return await give_up(ports, workspace, first if first in table() else "guest_refused", "; ".join(answer.blockers))
@@ -76,7 +77,7 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
         identity: Identity = decode(Identity, encode(answer.identity), "identity")
     except Broken as error:
         return await give_up(ports, workspace, "guest_refused", error.detail)
-    return Move(Phase.CHECKPOINTING, pause=replace(pause, identity=identity, facts=claims({**(pause.facts or {}), **answer.facts})))
+    return Move(Phase.CHECKPOINTING, pause=replace(pause, identity=identity, facts=claims({**answer.facts, **facts})))
 
 
 async def checkpointing(ports: Ports, workspace: Workspace) -> Move | None:

@@ -141,6 +141,13 @@ class Engine(Protocol):
     async def signal(self, server: Server, manifest: SnapshotManifest) -> str:
         """One of :class:`Signal`: evidence from outside the user's reach."""
 
+    async def aids(self, server: Server) -> Mapping[str, Json]:
+        """What a restore of that server needed besides the snapshot, for the receipt.
+
+        ``placeholders``: paths in the home that were missing and stand there empty now; ``kept_files``: files outside of the home
+        that have changed since the pause and of which the server goes on with the old bytes.
+        """
+
     async def remove(self, server: Server) -> None:
         """End the server and everything of it but its home and its snapshots; returns when it is gone."""
 

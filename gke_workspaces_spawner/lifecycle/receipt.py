@@ -11,19 +11,30 @@ from collections.abc import Mapping, Sequence
 from .model import Json, KernelProcess, Pause, SnapshotManifest, Workspace
 from .ports import Absent, Restored
 from .proof import Verdict
+from .reasons import reason
 
 TEXT_LIMIT = 200
 LIST_LIMIT = 50
 DEPTH_LIMIT = 3
 
-FROM_GUEST = ("connections", "kernels", "terminals", "clocks", "activity", "caches", "journal", "randomness", "placeholders", "notes")
+FROM_GUEST = ("activity", "openssl", "hub_caches", "hub_connections", "cloud_credentials", "activity_report")
 """What of the extension's ``repaired`` goes into the receipt."""
+
+FROM_AIDS = ("placeholders", "kept_files")
+"""What of the engine's aids goes into the receipt."""
 
 FROM_FACTS = ("not_returning", "notebooks", "terminals")
 """What of the facts before the pause goes into the receipt."""
 
 
-def make(workspace: Workspace, pause: Pause, manifest: SnapshotManifest, verdict: Verdict, answer: Restored | Absent) -> Mapping[str, Json]:
+def make(
+    workspace: Workspace,
+    pause: Pause,
+    manifest: SnapshotManifest,
+    verdict: Verdict,
+    answer: Restored | Absent,
+    aids: Mapping[str, Json],
+) -> Mapping[str, Json]:
     """The receipt as JSON. Times are seconds; ``None`` where a clock was not set."""
     clocks = pause.clocks
     repaired = {} if isinstance(answer, Absent) else answer.repaired
@@ -33,9 +44,11 @@ def make(workspace: Workspace, pause: Pause, manifest: SnapshotManifest, verdict
         "resumed": verdict.proved,
         "reasons": list(verdict.reasons),
         "notes": list(verdict.notes),
+        "sentences": [reason(code).sentence for code in (*verdict.reasons, *verdict.notes)],
         "bytes": manifest.bytes or (snapshot.bytes if snapshot else 0),
         "kernels": [_kernel(k) for k in verdict.kernels_back[:LIST_LIMIT]],
         "kernels_missing": [_kernel(k) for k in verdict.kernels_missing[:LIST_LIMIT]],
+        "aids": {name: claim(aids[name]) for name in FROM_AIDS if aids.get(name)},
         "repaired": {name: claim(repaired[name]) for name in FROM_GUEST if name in repaired},
         "before": {name: claim(facts[name]) for name in FROM_FACTS if name in facts},
         "seconds": {

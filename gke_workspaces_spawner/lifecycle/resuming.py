@@ -188,7 +188,7 @@ async def _restore(ports: Ports, workspace: Workspace) -> Move | None:
         return await give_up(ports, workspace, "restore_failed", "it ended by itself")
     verdict = proof.judge(manifest.identity or pause.identity, answer, signal)
     pause = replace(pause, clocks=replace(pause.clocks, process_back=ports.clock.time()))
-    told = receipt.make(workspace, pause, manifest, verdict, answer)
+    told = receipt.make(workspace, pause, manifest, verdict, answer, await ports.engine.aids(server))
     if not verdict.proved:
         shelf = marked(workspace.shelf, pause.snapshot_id, SnapshotState.UNPROVEN)
         pause = replace(explained(pause, verdict.reasons[0], "; ".join(verdict.details)), receipt=told, attempt=None)

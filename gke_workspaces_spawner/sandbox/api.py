@@ -23,10 +23,10 @@ from .errors import CODES, SandboxError
 from .files import make_private, read_json
 from .kept import Store
 from .processes import Process, command_lines
-from .room import Room, rooms
+from .removal import remove_container
+from .room import SOCKET, START_SECONDS, Room, rooms
 from .runsc import Runsc
 from .saving import SaveResult, result_of
-from .shim import SOCKET, START_SECONDS, remove_container
 from .snapshots import Shelf
 from .spec import Json, Network, SandboxSpec, Status, check_id
 
@@ -66,6 +66,7 @@ class Sandboxes:
         """Where snapshots lie, to look at the disk that they are on."""
         self._installed: dict[str, Runsc] = {}
         self._installing = threading.Lock()
+        self._launching: dict[str, asyncio.Future[str]] = {}
 
     # ------------------------------------------------------------ life
 
@@ -106,12 +107,25 @@ class Sandboxes:
                     return Address(status.address or "")
                 raise SandboxError("busy", f"sandbox {sandbox_id} runs already, from {status.restored_from or 'a cold start'}")
             await self.remove(sandbox_id)
+        task = self._launching.get(sandbox_id)
+        if task is None:
+            task = self._launching[sandbox_id] = asyncio.ensure_future(self._launch_whole(room, config, digest))
+            task.add_done_callback(lambda done: self._launched(sandbox_id, done))
+        # A caller that gives up waiting does not stop a start halfway: what it made is removed by remove().
+        return Address(await asyncio.shield(task))
+
+    async def _launch_whole(self, room: Room, config: dict[str, Json], digest: str | None) -> str:
         try:
-            return Address(await self._launch(sandbox_id, config, digest))
-        except BaseException:
+            return await self._launch(room.id, config, digest)
+        except Exception:
             if not room.exists():
-                await asyncio.to_thread(self._detach, sandbox_id)
+                await asyncio.to_thread(self._detach, room.id)
             raise
+
+    def _launched(self, sandbox_id: str, done: asyncio.Future[str]) -> None:
+        del self._launching[sandbox_id]
+        if not done.cancelled():
+            done.exception()
 
     async def status(self, sandbox_id: str) -> Status:
         """What the host knows; replaces a killed shim of a running sandbox."""
@@ -127,7 +141,7 @@ class Sandboxes:
         common = {"address": meta["ip"] or None, "restored_from": meta["restored_from"], "started": meta["started"]}
         if not Process(*meta["sentry"]).alive():
             await self._exit_written(room)
-            return Status("exited", exit_code=(room.exit() or {}).get("code"), **common)
+            return Status("exited", exit_code=(room.exit() or {}).get("code"), reason=room.reason(), **common)
         if not room.held():
             await self._ensure_shim(room)
         save = room.save() or {}
@@ -140,6 +154,8 @@ class Sandboxes:
         Raises SandboxError ``remove_failed``.
         """
         room = Room(self.state, sandbox_id)
+        if sandbox_id in self._launching:
+            await asyncio.wait([self._launching[sandbox_id]])
         if room.exists():
             await self._settled(room)
             try:
@@ -268,14 +284,15 @@ class Sandboxes:
         try:
             runsc = await asyncio.to_thread(self._runsc, digest)
             network = None if config["action"] == "takeover" else await asyncio.to_thread(self._attach, sandbox_id)
-            described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
-            out, err = await asyncio.wait_for(process.communicate(json.dumps({**described, **config}).encode()), START_SECONDS + 30)
-        except asyncio.TimeoutError as error:
-            raise SandboxError("shim_unreachable", f"the shim of {sandbox_id} gave no answer") from error
         except BaseException:
             # Nothing on its standard input: it ends.
             await process.communicate(b"")
             raise
+        described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
+        try:
+            out, err = await asyncio.wait_for(process.communicate(json.dumps({**described, **config}).encode()), START_SECONDS + 30)
+        except asyncio.TimeoutError as error:
+            raise SandboxError("shim_unreachable", f"the shim of {sandbox_id} gave no answer") from error
         if not out:
             raise SandboxError("start_failed", f"the shim of {sandbox_id} ended: {err.decode(errors='replace').strip()[-500:]}")
         return str(_result(json.loads(out)) or "")

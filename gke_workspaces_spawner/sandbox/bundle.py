@@ -55,10 +55,11 @@ def write_bundle(
     rootfs = room / "rootfs"
     previous = os.umask(0o022)
     try:
-        _skeleton(rootfs, spec)
+        _skeleton(rootfs)
         binds = _host_etc(rootfs, spec) if etc is None else list(etc)
-        for path in binds:
+        for path in (*spec.readonly, *binds):
             _mount_point(rootfs, path, folder=os.path.isdir((sources or {}).get(path, path)))
+        _mount_point(rootfs, spec.home_inside, folder=True)
         _etc(rootfs, spec, ip, resolv_conf)
     finally:
         os.umask(previous)
@@ -108,8 +109,8 @@ def _config(
     }
 
 
-def _skeleton(rootfs: Path, spec: SandboxSpec) -> None:
-    """Mount points, and ``/bin`` and its like as on the host (links into ``/usr``)."""
+def _skeleton(rootfs: Path) -> None:
+    """The folders of every system, and ``/bin`` and its like as on the host (links into ``/usr``)."""
     rootfs.mkdir(mode=0o755, exist_ok=True)
     for inside in ("usr", "etc", "proc", "sys", "dev", "tmp", "home", "var/tmp", "run", "root"):
         (rootfs / inside).mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -118,8 +119,6 @@ def _skeleton(rootfs: Path, spec: SandboxSpec) -> None:
     for link in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         if os.path.islink(f"/{link}") and not os.path.lexists(rootfs / link):
             (rootfs / link).symlink_to(f"usr/{link}")
-    for path in (spec.home_inside, *spec.readonly):
-        _mount_point(rootfs, path, folder=path == spec.home_inside or os.path.isdir(path))
 
 
 def _mount_point(rootfs: Path, path: str, *, folder: bool) -> None:

@@ -51,8 +51,13 @@ def reserved(state: Path, sandbox_id: str, size: int, writes: Path) -> Iterator[
     try:
         yield
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            mine.unlink()
+        release(state, sandbox_id)
+
+
+def release(state: Path, sandbox_id: str) -> None:
+    """Take a reservation back; harmless when there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        (state / "reservations" / f"{sandbox_id}.json").unlink()
 
 
 def memory_bytes(sentry: int) -> int:

@@ -74,7 +74,7 @@ def run(
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with open(log, "rb") as file:
         file.seek(begin)
-        return Result(code, file.read(1 << 20).decode(errors="replace")[-4000:], ended)
+        return Result(code, file.read(4000).decode(errors="replace"), ended)
 
 
 def readable(fd: int, seconds: float | None) -> bool:

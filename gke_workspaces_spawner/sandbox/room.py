@@ -22,6 +22,11 @@ from .files import read_json, write_json
 from .processes import Process
 from .spec import Json, SandboxSpec, check_id
 
+SOCKET = "s"
+"""Name of the shim's socket in the room."""
+START_SECONDS = 60.0
+"""Bound of ``runsc run`` and ``runsc restore``."""
+
 
 class Room:
     """One room; reading it never blocks and needs no shim."""
@@ -65,6 +70,15 @@ class Room:
         """Say how it ended."""
         if self.exists():
             write_json(self.path / "exit.json", {"code": code, "at": at})
+
+    def reason(self) -> str | None:
+        """Why the shim ended the sandbox, if it did."""
+        found = read_json(self.path / "reason.json")
+        return str(found["reason"]) if found else None
+
+    def write_reason(self, reason: str) -> None:
+        """Say why, before doing it."""
+        write_json(self.path / "reason.json", {"reason": reason})
 
     def save(self) -> dict[str, Json] | None:
         """The record of the last save (see :mod:`.saving`)."""

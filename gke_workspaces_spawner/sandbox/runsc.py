@@ -19,9 +19,9 @@ class Runsc(NamedTuple):
     root: str
     """Its ``--root``."""
 
-    def command(self, verb: str, *arguments: str) -> list[str]:
-        """The words of a command."""
-        return [self.path, "--root", self.root, *_FLAGS, verb, *arguments]
+    def command(self, verb: str, *arguments: str, flags: tuple[str, ...] = ()) -> list[str]:
+        """The words of a command; ``flags`` come before the verb."""
+        return [self.path, "--root", self.root, *_FLAGS, *flags, verb, *arguments]
 
     def owns(self, words: list[str]) -> str | None:
         """The container that a process of that command line belongs to, if it is one of ours."""

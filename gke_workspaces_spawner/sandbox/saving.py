@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from . import kept
-from .diskroom import memory_bytes, reserved
+from .diskroom import memory_bytes, release, reserved
 from .errors import SandboxError
 from .files import write_json
 from .journal import note, note_error
@@ -100,7 +100,7 @@ class Saver:
                 raise SandboxError("sandbox_gone", "the sandbox is being removed")
             if self._record.get("pause_id") == request["pause_id"]:
                 return
-            if self._record.get("phase") in ("saving", "saved"):
+            if self._record.get("phase") in ("saving", "saved", "thawing"):
                 raise SandboxError("busy", f"pause {self._record['pause_id']} is under way")
             check_id("snapshot", request["snapshot_id"])
             self._cancel.clear()
@@ -155,8 +155,9 @@ class Saver:
     def recover(self) -> None:
         """After a takeover: give up what a dead shim was doing. Finished saves stay as they are."""
         with self._lock:
-            if self._record.get("phase") == "saving":
+            if self._record.get("phase") in ("saving", "thawing"):
                 self._give_up("save_interrupted", "the process that saved was killed")
+                release(self._state, self._room.id)
 
     # ------------------------------------------------------------ work
 
@@ -240,11 +241,14 @@ class Saver:
         )
 
     def _give_up(self, reason: str, detail: str) -> None:
-        """Thaw, remove what was written, say why. The lock is held."""
+        """Thaw, remove what was written, say why. The lock is held.
+
+        Written down first: from here on nobody may take the snapshot for the server's, whatever kills us.
+        """
+        self._write({**self._record, "phase": "thawing", "reason": reason, "detail": detail})
         alive = self._unfreeze() if self._record.get("frozen_at") and not self._closed else self._alive()
-        if "snapshot_id" in self._record:
-            self._shelf.delete(self._record["snapshot_id"])
-        self._write({**self._record, "phase": "failed", "frozen_at": None, "reason": reason, "detail": detail, "alive": alive})
+        self._shelf.abandon(self._record["snapshot_id"])
+        self._write({**self._record, "phase": "failed", "frozen_at": None, "alive": alive})
         note(f"save of {self._room.id} given up: {reason} ({detail}), the server {'goes on' if alive else 'is gone'}")
 
     def _unfreeze(self) -> bool:

@@ -17,7 +17,6 @@ import json
 import os
 import selectors
 import socket
-import stat
 import sys
 import threading
 import time
@@ -27,23 +26,25 @@ from typing import Any
 
 from . import kept
 from .bundle import secret_text, write_bundle
-from .diskroom import memory_available
+from .diskroom import memory_available, memory_bytes
 from .errors import SandboxError
-from .files import read_json, remove_tree, write_json
+from .files import read_json, remove_tree
 from .journal import note, note_error
 from .patched import PATCH_FAILED
+from .places import free_places, hold_places
 from .processes import Process, become_subreaper, command_lines, readable, reap, reap_leftovers, run
-from .room import Room
+from .removal import remove_container
+from .room import SOCKET, START_SECONDS, Room
 from .runsc import Runsc
 from .saving import Saver
 from .snapshots import Shelf
 from .spec import Json, SandboxSpec
 
-SOCKET = "s"
-START_SECONDS = 60.0
 LOG_LIMIT = 16 << 20
 """Bytes of output of a sandbox that are kept; beyond it the log starts anew."""
 _TICK = 0.5
+_PATIENCE = 3
+"""Ticks that a sandbox may be above its memory limit."""
 
 
 class Shim:
@@ -61,6 +62,8 @@ class Shim:
         self._gone = threading.Event()
         self._wake = os.pipe()
         self._saved: str | None = None
+        self._limit: tuple[Process, int] | None = None
+        self._over = 0
 
     # ------------------------------------------------------------ beginnings
 
@@ -86,43 +89,17 @@ class Shim:
             raise SandboxError("snapshot_changed", "spec.json and kept.json do not fit")
         if memory_available() < manifest["bytes"]:
             raise SandboxError("not_enough_memory", f"the server needs {manifest['bytes']:,} bytes, {memory_available():,} are free")
+        refuse_other_mounts(spec, SandboxSpec.from_json(made["spec"]))
         readonly = [*spec.readonly, *made["etc"]]
         patches = kept.patches(held["files"], readonly, kept.Store(self.state), self.room.path)
         sources = {patch.bind: patch.target if len(patch.layers) > 1 else patch.layers[0] for patch in patches}
         write_bundle(self.room.path, spec, **self.network, etc=made["etc"], sources=sources)
         options = ("--background", "--direct", "-image-path", str(image))
-        self._hold_places(spec, manifest["open_files"])
-        self._launch("restore_failed", patches, self.runsc.command("restore", *options, *self._where(), self.room.id))
+        hold_places(self.room.path, spec, manifest["open_files"])
+        # runsc takes a mount for another one when its source is on overlayfs at one time and not at another: we have checked.
+        command = self.runsc.command("restore", *options, *self._where(), self.room.id, flags=("--restore-spec-validation=ignore",))
+        self._launch("restore_failed", patches, command)
         return self._started(spec, made["etc"], snapshot_id)
-
-    def _hold_places(self, spec: SandboxSpec, items: list[dict[str, Json]]) -> None:
-        """Empty files and folders where the processes hold some that have gone: a restore fails without."""
-        wanted = [item for item in items if item["kind"] in ("file", "folder") and not _is_there(spec.home, item)]
-        if not wanted:
-            return
-        from . import homes
-
-        places = [homes.Item(tuple(item["path"].split("/")), item["kind"]) for item in wanted]
-        try:
-            made = homes.placeholders(Path(spec.home), spec.uid, spec.gid, places)
-        except OSError as error:
-            raise SandboxError("files_changed", f"open files of the home have gone and their places cannot be held: {error}") from error
-        if made:
-            said = [{"path": "/".join(one.path), "kind": one.kind, "device": one.device, "inode": one.inode} for one in made]
-            write_json(self.room.path / "places.json", {"home": spec.home, "uid": spec.uid, "gid": spec.gid, "made": said})
-
-    def _free_places(self) -> None:
-        """Remove what :meth:`_hold_places` made, where nobody has used it."""
-        places = read_json(self.room.path / "places.json")
-        if places is None:
-            return
-        from . import homes
-
-        made = [homes.Made(tuple(one["path"].split("/")), one["kind"], one["device"], one["inode"]) for one in places["made"]]
-        try:
-            homes.remove_unused(Path(places["home"]), places["uid"], places["gid"], made)
-        except OSError as error:
-            note(f"placeholders of {self.room.id} stay: {error}")
 
     def _where(self) -> tuple[str, ...]:
         return "-detach", "-bundle", str(self.room.path), "-pid-file", str(self.room.path / "pid")
@@ -138,7 +115,7 @@ class Shim:
             names = ", ".join(patch.bind for patch in patches)
             raise SandboxError("files_changed", f"files below {names} have changed and cannot be put back: {result.output.strip()[-300:]}")
         if result.code != 0:
-            said = "no answer in time" if result.ended else result.output.strip()[-500:]
+            said = "no answer in time" if result.ended else result.output.strip()[:500]
             raise SandboxError(code, f"runsc {command[-1]} ended with {result.code}: {said}")
 
     def _started(self, spec: SandboxSpec, etc: list[str], restored_from: str | None) -> str:
@@ -182,6 +159,9 @@ class Shim:
     # ------------------------------------------------------------ the end
 
     def _watch(self, sentry: Process) -> None:
+        spec = self.room.spec()
+        if spec is not None and spec.memory_limit is not None:
+            self._limit = (sentry, spec.memory_limit)
         threading.Thread(target=self._await_end, args=(sentry,), name="watch", daemon=True).start()
 
     def _await_end(self, sentry: Process) -> None:
@@ -202,7 +182,7 @@ class Shim:
             if self.saver is not None:
                 self._saved = self.saver.close()
             remove_container(self.runsc, self.room.id)
-            self._free_places()
+            free_places(self.room.path)
             remove_tree(self.room.path)
             self._gone.set()
             os.write(self._wake[1], b"!")
@@ -221,6 +201,7 @@ class Shim:
                 threading.Thread(target=self._answer, args=(connection,)).start()
             self.saver.tick()
             self._bound_log()
+            self._bound_memory()
         listener.close()
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
@@ -234,6 +215,24 @@ class Shim:
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self.room.log).st_size > LOG_LIMIT:
                 os.truncate(self.room.log, 0)
+
+    def _bound_memory(self) -> None:
+        """End a sandbox that has taken more memory than it may for some seconds; works where there are no cgroups.
+
+        Memory that was freed inside is given back a moment later, hence the patience.
+        """
+        if self._limit is None or self.room.exit() is not None:
+            return
+        sentry, limit = self._limit
+        try:
+            over = memory_bytes(sentry.pid) > limit
+        except SandboxError:
+            return
+        self._over = self._over + 1 if over else 0
+        if self._over >= _PATIENCE:
+            note(f"{self.room.id} took more than {limit:,} bytes of memory and is ended")
+            self.room.write_reason("memory_limit")
+            sentry.kill(5)
 
     def _answer(self, connection: socket.socket) -> None:
         with connection:
@@ -263,49 +262,14 @@ class Shim:
         return calls[request["call"]]()
 
 
-def _is_there(home: str, item: Mapping[str, Json]) -> bool:
-    """Whether a file or folder of the home is at its place; never through a link, and nothing is opened but the way to it."""
-    parts = item["path"].split("/")
-    folder = os.open(home, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False).st_mode
-    except OSError:
-        return False
-    finally:
-        os.close(folder)
-    return stat.S_ISREG(found) if item["kind"] == "file" else stat.S_ISDIR(found)
-
-
-def remove_container(runsc: Runsc, container: str) -> None:
-    """Kill every process of a container and let runsc forget it; returns when that is done.
-
-    Raises SandboxError ``remove_failed`` when something does not die.
-    """
-    mine = [pid for pid, words in command_lines() if runsc.owns(words) == container]
-    processes = [process for process in map(Process.of, mine) if process is not None]
-    for process in processes:
-        if not process.kill(10):
-            raise SandboxError("remove_failed", f"process {process.pid} of the sandbox does not end")
-    for process in processes:
-        reap(process.pid)
-    for folder in (runsc.root, "/run", "/tmp"):
-        # Where runsc puts its control socket when the path into the state folder is too long for one.
-        _unlink_socket(f"{folder}/runsc-{container}.sock")
-    for entry in list(os.scandir(runsc.root)):
-        if entry.name.startswith(f"{container}_sandbox:"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(entry.path)
-
-
-def _unlink_socket(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        found = os.lstat(path)
-        if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid():
-            os.unlink(path)
+def refuse_other_mounts(today: SandboxSpec, saved: SandboxSpec) -> None:
+    """Raise SandboxError ``restore_failed`` when a sandbox of today's spec would have other mounts or another user."""
+    for name in ("readonly", "home_inside", "uid", "gid"):
+        one, other = getattr(today, name), getattr(saved, name)
+        if name == "readonly":
+            one, other = sorted(one), sorted(other)
+        if one != other:
+            raise SandboxError("restore_failed", f"{name} is {one}, the saved server had {other}")
 
 
 def main() -> None:
@@ -338,9 +302,11 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001
         # Boundary of the process: nothing half made may stay, and the caller must learn why.
         note_error(f"{config['action']} of {room.id}")
-        if config["action"] != "takeover":
-            shim.remove()
-        told = error if isinstance(error, SandboxError) else SandboxError("start_failed", repr(error))
+        if config["action"] == "takeover":
+            _report({"error": "shim_unreachable", "detail": repr(error)})
+            return
+        shim.remove()
+        told = error if isinstance(error, SandboxError) else SandboxError(f"{config['action']}_failed", repr(error))
         _report({"error": told.code, "detail": told.detail})
         return
     _report(answer)

@@ -70,8 +70,21 @@ class Shelf:
         with contextlib.suppress(FileNotFoundError):
             remove_tree(partial)
             os.rename(self.path(snapshot_id), partial)
+            # Whoever hashes the pages notices and lets go: else their bytes would stay.
+            with _locked(partial, fcntl.LOCK_EX):
+                remove_tree(partial)
         remove_tree(partial)
         sync_folder(self.folder)
+
+    def abandon(self, snapshot_id: str) -> None:
+        """Remove a snapshot that nobody may ever restore; its bytes are free at once.
+
+        A sandbox whose save failed keeps the files open until it ends (seen with ``runsc checkpoint`` on a full disk).
+        """
+        for folder in (self.partial(snapshot_id), self.path(snapshot_id)):
+            with contextlib.suppress(FileNotFoundError):
+                os.truncate(folder / PAGES, 0)
+        self.delete(snapshot_id)
 
     # ------------------------------------------------------------ reading
 
@@ -120,7 +133,7 @@ class Shelf:
     def seal(self, snapshot_id: str) -> None:
         """Hash the pages and write the chunk list; a second caller waits for the first. Harmless when it is there."""
         folder = self.path(snapshot_id)
-        with contextlib.suppress(FileNotFoundError), _one_at_a_time(folder):
+        with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
                 body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": list(chunks(folder / PAGES))}
                 write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)})
@@ -140,7 +153,7 @@ class Shelf:
         mac = seal.pop("mac", "")
         if not isinstance(mac, str) or not same_mac(mac, mac_of(self._key, seal)) or seal.get("snapshot") != snapshot_id:
             raise SandboxError("snapshot_changed", f"{SEAL} is not what was written for this snapshot")
-        with _reading(folder, PAGES):
+        with _reading(folder, PAGES), _locked(folder, fcntl.LOCK_SH):
             found = list(chunks(folder / PAGES, seal["chunk"]))
         if found != seal["sha256"]:
             bad = [at for at, (one, other) in enumerate(zip(found, seal["sha256"], strict=False)) if one != other]
@@ -149,7 +162,10 @@ class Shelf:
 
 
 def chunks(path: Path, size: int = CHUNK) -> Iterator[str]:
-    """Hex sha256 of each chunk, read past the page cache where the file system can."""
+    """Hex sha256 of each chunk, read past the page cache where the file system can.
+
+    Raises ``FileNotFoundError`` when the file's name goes meanwhile.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW)
     except OSError as error:
@@ -163,6 +179,7 @@ def chunks(path: Path, size: int = CHUNK) -> Iterator[str]:
             with memoryview(buffer) as view:
                 yield hashlib.sha256(view[:count]).hexdigest()
             offset += count
+            os.lstat(path)
     finally:
         buffer.close()
         os.close(fd)
@@ -189,10 +206,10 @@ def _reading(folder: Path, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def _locked(folder: Path, how: int) -> Iterator[None]:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, how)
         yield
     finally:
         os.close(fd)

@@ -92,6 +92,8 @@ class Status(NamedTuple):
     """Id of the snapshot that ``runsc restore`` loaded successfully; ``None`` for a cold start."""
     started: float = 0.0
     """Wall clock."""
+    reason: str | None = None
+    """``memory_limit`` when the sandbox was ended because it had taken more memory than it may."""
 
 
 class Attachment(Protocol):

@@ -12,7 +12,7 @@ import shutil
 import site
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
     readonly_paths = List(Unicode(), help="Further host folders that servers see, read-only, at the same path.").tag(config=True)
 
     @classmethod
-    def make_workspaces(cls, settings: Mapping[str, Any], spawner: Any) -> Workspaces:
+    def make_workspaces(cls, settings: MutableMapping[str, Any], spawner: Any) -> Workspaces:
         state = Path(spawner.state_dir).absolute()
         runsc = shutil.which(spawner.runsc)
         if not spawner.state_dir:

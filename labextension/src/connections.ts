@@ -2,14 +2,15 @@
  * Every connection of this tab to a kernel or a terminal, brought back after the server was away.
  *
  * Lab gives up on a kernel's websocket after seven attempts, and at once when the server closes it in an orderly way; clones
- * (debugger, completer, widgets) have websockets of their own. The set of all of them is not public: it is read from the
- * kernel manager where it is there, next to what the widgets of the shell tell.
+ * (debugger, completer, widgets) have websockets of their own. The set of all of them is not public, and neither is a kernel's
+ * status: both are used where they are there, and nothing breaks where they are not.
  */
 
-import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
 import type { ISessionContext } from '@jupyterlab/apputils';
 import type { Kernel, ServiceManager } from '@jupyterlab/services';
 import type { ITerminalTracker } from '@jupyterlab/terminal';
+import type { ISignal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
 
 const AREAS = ['main', 'left', 'right', 'down', 'header', 'top', 'bottom', 'menu'];
@@ -57,6 +58,19 @@ async function refreshRunning(services: ServiceManager.IManager): Promise<void> 
 }
 
 /**
+ * Say whether a kernel is busy. Lab shows "Unknown" after each reconnection until the next cell runs, since it does not count
+ * the messages with which it looks at a kernel; the server's list of kernels has it.
+ */
+function tellStatus(kernels: Kernel.IManager, kernel: Kernel.IKernelConnection): void {
+  const teller = kernel as { _updateStatus?: (status: string) => void };
+  for (const model of kernels.running()) {
+    if (model.id === kernel.id && model.execution_state && kernel.status === 'unknown' && !kernel.isDisposed) {
+      teller._updateStatus?.(model.execution_state);
+    }
+  }
+}
+
+/**
  * Bring the kernels and terminals of this tab back; resolves when each is connected or has given up.
  *
  * `cut`: all of them, also those that look alive; else only those that do not.
@@ -68,16 +82,10 @@ export async function reconnectAll(
 ): Promise<void> {
   await refreshRunning(app.serviceManager);
   const coming: Promise<unknown>[] = [];
-  for (const context of sessionContexts(app.shell)) {
-    const { session } = context;
-    // A failed look at the kernel while the server was away may have made Lab think that it died, which it never unthinks.
-    if (session?.kernel?.status === 'dead' && (await app.serviceManager.kernels.findById(session.kernel.id))) {
-      coming.push(session.changeKernel({ id: session.kernel.id }));
-    }
-  }
   for (const kernel of kernelConnections(app)) {
-    if (!kernel.isDisposed && kernel.status !== 'dead' && (cut || kernel.connectionStatus !== 'connected')) {
-      coming.push(kernel.reconnect());
+    if (!kernel.isDisposed) {
+      const back = cut || kernel.connectionStatus !== 'connected' ? kernel.reconnect() : Promise.resolve();
+      coming.push(back.then(() => tellStatus(app.serviceManager.kernels, kernel)));
     }
   }
   terminals?.forEach(({ content }) => {
@@ -87,4 +95,46 @@ export async function reconnectAll(
     }
   });
   await Promise.allSettled(coming);
+}
+
+/** A thing with a websocket. */
+interface IConnected {
+  readonly connectionStatusChanged: ISignal<unknown, Kernel.ConnectionStatus>;
+}
+
+/**
+ * Call `lost` when a websocket of a notebook, console or terminal breaks: the first sign of a pause that was asked for
+ * elsewhere, or of a login that ran out. Lab's own polls of the server come seconds later.
+ */
+export function watchSockets(
+  app: JupyterFrontEnd,
+  labShell: ILabShell | null,
+  terminals: ITerminalTracker | null,
+  lost: () => void
+): void {
+  const watched = new WeakSet<object>();
+  const watch = (connected: IConnected, isUp: boolean) => {
+    if (watched.has(connected)) {
+      return;
+    }
+    watched.add(connected);
+    let up = isUp;
+    connected.connectionStatusChanged.connect((_, status) => {
+      if (up && status !== 'connected') {
+        lost();
+      }
+      up = status === 'connected';
+    });
+  };
+  const look = () => {
+    for (const context of sessionContexts(app.shell)) {
+      watch(context, context.session?.kernel?.connectionStatus === 'connected');
+    }
+  };
+  labShell?.layoutModified.connect(look);
+  app.serviceManager.sessions.runningChanged.connect(look);
+  terminals?.widgetAdded.connect((_, { content }) =>
+    watch(content.session, content.session.connectionStatus === 'connected')
+  );
+  void app.restored.then(look);
 }

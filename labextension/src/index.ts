@@ -6,7 +6,7 @@
  */
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ConnectionLost, IConnectionLost, JupyterFrontEnd, JupyterLab } from '@jupyterlab/application';
+import { ConnectionLost, IConnectionLost, ILabShell, JupyterFrontEnd, JupyterLab } from '@jupyterlab/application';
 import { CommandToolbarButton, ICommandPalette, IWindowResolver, Notification } from '@jupyterlab/apputils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { IMainMenu } from '@jupyterlab/mainmenu';
@@ -15,7 +15,7 @@ import { IStateDB } from '@jupyterlab/statedb';
 import { ITerminalTracker } from '@jupyterlab/terminal';
 import { ITranslator } from '@jupyterlab/translation';
 
-import { kernelConnections, reconnectAll } from './connections';
+import { reconnectAll, watchSockets } from './connections';
 import { PauseExtension } from './ext';
 import { askHub, spawnUrl, webUrl } from './hub';
 import { pauseIcon } from './icon';
@@ -69,6 +69,11 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
       }
     });
     connectNotices(monitor, notices);
+    monitor.noticed.connect((_, { kind }) => {
+      if (info && kind === 'expired') {
+        info.isConnected = false;
+      }
+    });
     void app.restored
       .then(() => monitor.refresh())
       .then(status => tellReceipt(status, notices))
@@ -188,20 +193,21 @@ const recoverPlugin: JupyterFrontEndPlugin<void> = {
   description: 'Brings kernels, terminals and the output of running cells back after a pause.',
   autoStart: true,
   requires: [IPauseMonitor, JupyterFrontEnd.IPaths, ITranslator],
-  optional: [INotebookTracker, ITerminalTracker],
+  optional: [INotebookTracker, ITerminalTracker, ILabShell],
   activate: (
     app: JupyterFrontEnd,
     monitor: IPauseMonitor,
     paths: JupyterFrontEnd.IPaths,
     translator: ITranslator,
     notebooks: INotebookTracker | null,
-    terminals: ITerminalTracker | null
+    terminals: ITerminalTracker | null,
+    labShell: ILabShell | null
   ) => {
     const trans = translator.load(TRANSLATION_DOMAIN);
     const extension = new PauseExtension(app.serviceManager.serverSettings);
     monitor.returned.connect((_, { cut, waitFor }) => waitFor(reconnectAll(app, terminals, cut)));
     if (paths.urls.hubPrefix) {
-      watchSockets(app, monitor);
+      watchSockets(app, labShell, terminals, () => monitor.lost());
     }
     if (notebooks) {
       const settled = new Settled(window.localStorage, paths.urls.base);
@@ -219,28 +225,6 @@ const recoverPlugin: JupyterFrontEndPlugin<void> = {
     }
   }
 };
-
-/** A kernel's websocket that breaks is the first sign of a pause asked for elsewhere: Lab's own polls come seconds later. */
-function watchSockets(app: JupyterFrontEnd, monitor: IPauseMonitor): void {
-  const watched = new WeakSet<object>();
-  const watch = () => {
-    for (const kernel of kernelConnections(app)) {
-      if (!watched.has(kernel)) {
-        watched.add(kernel);
-        let up = kernel.connectionStatus === 'connected';
-        kernel.connectionStatusChanged.connect((_, status) => {
-          if (up && status !== 'connected' && !kernel.isDisposed) {
-            monitor.lost();
-          }
-          up = status === 'connected';
-        });
-      }
-    }
-  };
-  app.serviceManager.sessions.runningChanged.connect(watch);
-  app.serviceManager.kernels.runningChanged.connect(watch);
-  watch();
-}
 
 export * from './tokens';
 export default [monitorPlugin, connectionLostPlugin, commandPlugin, recoverPlugin];

@@ -34,7 +34,7 @@ export function carriedOut(text: string): string {
       } else if (char === '\b') {
         if (at > 0) {
           at--;
-          done = [...done.slice(0, at), ...done.slice(at + 1)];
+          done = [...done.slice(0, at), ...done.slice(at + 2)]; // as Lab does it: what was under the cursor goes too
         }
       } else {
         done[at++] = char;
@@ -106,32 +106,36 @@ function beyond(start: Output[], whole: Output[]): Output[] | null {
   return [{ ...theirs, text: text.slice(had.length) }, ...whole.slice(start.length)];
 }
 
+/** Whether what a cell shows begins with `earlier`. */
+export function startsWith(shown: readonly Output[], earlier: readonly Output[]): boolean {
+  return beyond(merged(earlier), merged(shown)) !== null;
+}
+
+/** What is known of a run when its outputs are compared. */
+export interface IRun {
+  /** It has ended. */
+  done: boolean;
+  /** The journal's bound cut its end off. */
+  truncated: boolean;
+}
+
 /**
- * How to bring the outputs that a cell shows (`shown`) to those of the journal (`kept`).
- *
- * While the run goes on (`done` false) a cell that shows more than the journal's answer is ahead of it, which is fine, and
- * one that shows something else is left to the messages that are still on their way. Of a finished run the journal is the
- * whole truth, unless its bound cut something off (`truncated`): then a cell that shows more keeps it.
+ * How to bring the outputs that a cell shows (`shown`) to those of the journal (`kept`), which is the whole truth: a cell that
+ * lacks its end gets that, one that differs gets all of it. While the run goes on (`done` false) a cell may be ahead of the
+ * journal's answer; where the journal was cut off (`truncated`), a cell that shows more keeps it.
  */
-export function completion(
-  shown: readonly Output[],
-  kept: readonly Output[],
-  done: boolean,
-  truncated: boolean
-): Completion {
+export function completion(shown: readonly Output[], kept: readonly Output[], run: IRun): Completion {
   const mine = merged(shown);
   const theirs = merged(kept);
   const missing = beyond(mine, theirs);
   if (missing) {
     return missing.length ? { kind: 'append', outputs: missing } : { kind: 'complete' };
   }
-  if (truncated && weight(mine) >= weight(theirs)) {
+  const ahead = !run.done && beyond(theirs, mine);
+  if (ahead || (run.truncated && weight(mine) >= weight(theirs))) {
     return { kind: 'complete' };
   }
-  if (!done && beyond(theirs, mine)) {
-    return { kind: 'complete' };
-  }
-  return done || truncated ? { kind: 'replace', outputs: theirs } : { kind: 'complete' };
+  return { kind: 'replace', outputs: theirs };
 }
 
 function weight(outputs: Output[]): number {

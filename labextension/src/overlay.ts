@@ -82,7 +82,7 @@ export class Overlay extends Widget {
     /** What becomes inert while the overlay is up. */
     private readonly behind: HTMLElement
   ) {
-    super({ node: Private.createNode() });
+    super({ node: createNode() });
     this.addClass('jp-gkews-Overlay');
     // The rest of Lab's keys would act on a server that cannot answer.
     this.node.setAttribute('data-lm-suppress-shortcuts', 'true');
@@ -96,7 +96,7 @@ export class Overlay extends Widget {
       this._close();
       return;
     }
-    Private.fill(this.node, shown);
+    fill(this.node, shown);
     if (!this.isAttached) {
       this._focused = document.activeElement;
       this.behind.setAttribute('inert', '');
@@ -135,50 +135,48 @@ export class Overlay extends Widget {
   private _focused: Element | null = null;
 }
 
-namespace Private {
-  export function createNode(): HTMLElement {
-    const node = document.createElement('div');
-    node.innerHTML = `
-      <div class="jp-Dialog-content" role="dialog" aria-modal="true" aria-labelledby="jp-gkews-overlay-title" tabindex="-1">
-        <div class="jp-Dialog-header jp-gkews-Overlay-title" id="jp-gkews-overlay-title"></div>
-        <div class="jp-Dialog-body" role="status" aria-live="polite">
-          <p class="jp-gkews-Overlay-sentence"></p>
-          <p class="jp-gkews-Overlay-more"></p>
-          <progress class="jp-gkews-Overlay-progress" max="1"></progress>
-        </div>
-        <div class="jp-Dialog-footer"><a class="jp-gkews-Overlay-link"></a></div>
-      </div>`;
-    return node;
-  }
+function createNode(): HTMLElement {
+  const node = document.createElement('div');
+  node.innerHTML = `
+    <div class="jp-Dialog-content" role="dialog" aria-modal="true" aria-labelledby="jp-gkews-overlay-title" tabindex="-1">
+      <div class="jp-Dialog-header jp-gkews-Overlay-title" id="jp-gkews-overlay-title"></div>
+      <div class="jp-Dialog-body" role="status" aria-live="polite">
+        <p class="jp-gkews-Overlay-sentence"></p>
+        <p class="jp-gkews-Overlay-more"></p>
+        <progress class="jp-gkews-Overlay-progress" max="1"></progress>
+      </div>
+      <div class="jp-Dialog-footer"><a class="jp-gkews-Overlay-link"></a></div>
+    </div>`;
+  return node;
+}
 
-  function text(node: HTMLElement, selector: string, value: string): void {
-    const target = node.querySelector<HTMLElement>(selector)!;
-    // Unchanged text is not set again: a live region would be read out for every answer.
-    if (target.textContent !== value) {
-      target.textContent = value;
-    }
-    target.hidden = value === '';
+function text(node: HTMLElement, selector: string, value: string): void {
+  const target = node.querySelector<HTMLElement>(selector)!;
+  // Unchanged text is not set again: a live region would be read out for every answer.
+  if (target.textContent !== value) {
+    target.textContent = value;
   }
+  target.hidden = value === '';
+}
 
-  export function fill(node: HTMLElement, shown: IFace): void {
-    text(node, '.jp-gkews-Overlay-title', shown.heading);
-    text(node, '.jp-gkews-Overlay-sentence', shown.sentence);
-    text(node, '.jp-gkews-Overlay-more', shown.more);
-    const bar = node.querySelector<HTMLProgressElement>('progress')!;
-    bar.hidden = shown.progress === undefined;
-    bar.setAttribute('aria-label', shown.heading);
-    if (typeof shown.progress === 'number') {
-      bar.value = Math.min(1, Math.max(0, shown.progress));
-    } else {
-      bar.removeAttribute('value');
-    }
-    const link = node.querySelector<HTMLAnchorElement>('a')!;
-    const address = webUrl(shown.link?.address, document.baseURI);
-    link.hidden = !address;
-    if (address) {
-      link.href = address.href;
-      link.textContent = shown.link!.label;
-      link.classList.toggle('jp-mod-accept', shown.link!.main);
-    }
+function fill(node: HTMLElement, shown: IFace): void {
+  text(node, '.jp-gkews-Overlay-title', shown.heading);
+  text(node, '.jp-gkews-Overlay-sentence', shown.sentence);
+  text(node, '.jp-gkews-Overlay-more', shown.more);
+  const bar = node.querySelector<HTMLProgressElement>('progress')!;
+  bar.hidden = shown.progress === undefined;
+  bar.setAttribute('aria-label', shown.heading);
+  if (typeof shown.progress === 'number') {
+    bar.value = Math.min(1, Math.max(0, shown.progress));
+  } else {
+    bar.removeAttribute('value');
+  }
+  const link = node.querySelector<HTMLAnchorElement>('a')!;
+  const address = webUrl(shown.link?.address, document.baseURI);
+  link.hidden = !address;
+  if (address) {
+    link.href = address.href;
+    link.textContent = shown.link!.label;
+    link.classList.toggle('jp-mod-accept', shown.link!.main);
   }
 }

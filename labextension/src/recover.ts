@@ -15,7 +15,7 @@ import type { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import type { Kernel, KernelMessage } from '@jupyterlab/services';
 
 import type { Completion, Output } from './journal';
-import { completion } from './journal';
+import { completion, startsWith } from './journal';
 import type { Settled } from './memory';
 import { Pacer } from './pace';
 import type { IJournal, IJournalCell } from './tokens';
@@ -81,10 +81,12 @@ export class CellKeeper {
     if (kept.done && this.settled.has(kept.msg_id)) {
       return; // Shown and saved before: what a person did with it since (clear, edit) stays.
     }
-    if (future && !future.isDisposed && !kept.done && !this._gap(cell, kept)) {
+    const outputs = cell.outputs.toJSON() as Output[];
+    const live = future !== undefined && !future.isDisposed;
+    if (live && !this._lacks(outputs, kept)) {
       return;
     }
-    const change = completion(cell.outputs.toJSON() as Output[], kept.outputs, kept.done, Boolean(kept.truncated));
+    const change = completion(outputs, kept.outputs, { done: kept.done, truncated: Boolean(kept.truncated) });
     carryOut(cell, change);
     if (kept.truncated && !this._told.has(kept.msg_id)) {
       this._told.add(kept.msg_id);
@@ -109,8 +111,11 @@ export class CellKeeper {
     }
   }
 
-  /** Whether a run of this tab lacks what the journal had some time ago. Asks again when it cannot know yet. */
-  private _gap(cell: ICodeCellModel, kept: IJournalCell): boolean {
+  /**
+   * Whether a run that Lab still waits for lacks what the journal had a moment ago. Asks again when it cannot know yet, and
+   * when the run ends.
+   */
+  private _lacks(shown: Output[], kept: IJournalCell): boolean {
     const earlier = this._earlier.get(kept.msg_id);
     this._running.add(kept.msg_id);
     if (!earlier) {
@@ -119,7 +124,7 @@ export class CellKeeper {
       return false;
     }
     this._earlier.delete(kept.msg_id);
-    return completion(cell.outputs.toJSON() as Output[], earlier, false, false).kind !== 'complete';
+    return kept.done || !startsWith(shown, earlier);
   }
 
   /** What is finished and on disk now is settled. */
@@ -129,7 +134,7 @@ export class CellKeeper {
     }
     for (const widget of this.panel.content.widgets) {
       const future = futureOf(widget);
-      if (future?.isDisposed) {
+      if (future?.isDisposed && !this._running.has(future.msg.header.msg_id)) {
         this._finished.add(future.msg.header.msg_id);
       }
     }

@@ -20,7 +20,7 @@ function contexts(shell: JupyterFrontEnd.IShell, documents: IDocumentManager): S
     for (const widget of shell.widgets(area)) {
       const context = documents.contextForWidget(widget);
       if (context) {
-        found.add(context as DocumentRegistry.Context);
+        found.add(context);
       }
     }
   }

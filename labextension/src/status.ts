@@ -196,7 +196,7 @@ export class PauseMonitor implements IPauseMonitor {
       await this._return(probe.status);
       return true;
     }
-    this._down = true;
+    this._down ||= probe.kind !== 'up';
     if (heard === 'login' || (heard === 'phase' && probe.kind === 'login')) {
       this._end();
       this._expired = true;

@@ -145,7 +145,7 @@ export interface IReturn {
   /** The server was paused, or a pause had begun: every connection was cut, also those that look alive. */
   cut: boolean;
   /** Until this has settled, connections that come and go are no news. */
-  waitFor(work: Promise<unknown>): void;
+  waitFor: (work: Promise<unknown>) => void;
 }
 
 /** What the tab knows about its server's pause. */

@@ -218,17 +218,8 @@ def test_hostile_names_run_nothing_anywhere(hub: RunningHub, page: Page) -> None
 
 def test_the_home_page_leads_by_state_and_keeps_jupyterhub_s_own(hub: RunningHub, page: Page) -> None:
     log_in(hub, page, "cy")
-    page.goto(hub.url + "hub/home")
-    made = page.evaluate(
-        """async names => { for (const name of names) {
-             const answer = await fetch(`/base/hub/api/users/cy/servers/${name}`, { method: 'PUT',
-               headers: { 'X-XSRFToken': jhdata.xsrf_token, 'Content-Type': 'application/json' } });
-             if (!answer.ok) return answer.status; } return 'made'; }""",
-        ["sleep", "down"],
-    )
-    if made != "made":
-        assert made == 405, "JupyterHub 5 makes a named server only by starting it"
-        return
+    hub.move("cy", "sleep", "paused")
+    hub.move("cy", "down", "stopped")
     page.goto(hub.url + "hub/home")
     card = page.locator(".gke-ws-home li").filter(has_text="My server")
     expect(card.get_by_role("button")).to_have_text(["Resume", "Start fresh", "Discard"])

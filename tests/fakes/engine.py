@@ -71,8 +71,12 @@ class FakeEngine:
         self.restore_gives = Signal.RESTORED
         self.changed: set[str] = set()
         self.policy_changed = False
+        self.aids_given: Mapping[str, Json] = {}
         self.survives_remove = 0
         self.errors: dict[str, Exception] = {}
+
+    async def aids(self, server: Server) -> Mapping[str, Json]:
+        return self.aids_given
 
     # ------------------------------------------------------------ what tests look at
 
@@ -114,7 +118,7 @@ class FakeEngine:
 
     async def estimate(self, server: Server, facts: Mapping[str, Json]) -> Estimate:
         self._fail("estimate")
-        return Estimate(SNAPSHOT_BYTES, 1.0, 1.0, self.refusal)
+        return Estimate(SNAPSHOT_BYTES, 1.0, 1.0, self.refusal, will_not_return=("Open network connections end.",))
 
     async def save(self, server: Server, request: SaveRequest) -> None:
         self._fail("save")

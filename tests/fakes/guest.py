@@ -44,7 +44,7 @@ class FakeGuest:
         process = self.engine.process(self._server(key))
         truth = "restore" if process and process.restored_from else None
         self.prepared.discard(key)
-        return Restored(identity, truth if self.says == "" else self.says, {"clocks": {"shift": 1.0}, "secret": "not for the receipt"})
+        return Restored(identity, truth if self.says == "" else self.says, {"openssl": {"server": True}, "secret": "not for the receipt"})
 
     def _server(self, key: Key) -> Server:
         if self.store is None:

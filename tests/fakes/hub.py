@@ -23,6 +23,8 @@ class FakeHub:
         self.rows = rows
         """Servers that the Hub's database calls running: survives a kill."""
         self.routes: set[Key] = set()
+        self.spawning: set[Key] = set()
+        """Servers that this life of the Hub is starting."""
         self.suspended: set[Key] = set()
         self.store: FakeStore | None = None
         self.ports: Ports | None = None
@@ -80,6 +82,7 @@ class FakeHub:
         store, workspace = self._store(), self._workspace(key)
         if workspace.phase is Phase.PAUSED and not fresh:
             store.commit(workspace, resuming.begin_resume(workspace, store.clock.time(), self._ports().hub_boot))
+            self.spawning.add(key)
             await drive(self._ports(), key)
             return
         async with store.exclusive(key):
@@ -100,7 +103,7 @@ class FakeHub:
         if after.phase is Phase.UNPROVEN and before.phase is not Phase.UNPROVEN:
             self.rows.add(after.key)
             self.routes.add(after.key)
-        elif _proved(after) and not _proved(before):
+        elif _proved(after) and not _proved(before) and after.key in self.spawning:
             self.rows.add(after.key)
 
     async def poll(self, key: Key) -> None:
@@ -111,6 +114,7 @@ class FakeHub:
 
     async def restarted(self) -> None:
         """Routes of servers that the database calls running come back, those of open pauses do not."""
+        self.spawning.clear()
         self.routes = {key for key in self.rows if self._workspace(key).phase in (Phase.RUNNING, Phase.UNPROVEN)}
 
     def _store(self) -> FakeStore:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 import requests
 from jupyterhub.apihandlers.base import APIHandler
 from jupyterhub.proxy import Proxy
@@ -224,13 +222,19 @@ class StandIn:
         return DiskHome(Path(os.environ["PAGES_HOME"])) if self.state(user_name, server_name) == "paused" else None
 
 
-class StateHandler(web.RequestHandler):
-    """What a test uses to move a server to another state."""
-
-    def check_xsrf_cookie(self) -> None: ...
+class StateHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is untyped
+    """What a test uses to move a server to another state; JupyterHub gets a row for a named one."""
 
     def post(self, user: str, server: str, state: str) -> None:
         self.settings[pages.SETTING].states[(user, server)] = state
+        found = self.find_user(user)
+        if found is not None:
+            # JupyterHub 5 makes a row on the first look at it, JupyterHub 6 when it is asked to
+            if hasattr(found, "get_or_create_spawner"):
+                found.get_or_create_spawner(server, server)
+            else:
+                found.spawners.__getitem__(server)
+            self.db.commit()
 
 
 class VerbHandler(APIHandler):  # type: ignore[misc]
@@ -367,6 +371,7 @@ def started(folder: Path, home: Path, hub_port: int, python: str = sys.executabl
         "PAGES_PASSWORD": "only-for-this-test",
         "PAGES_HOME": str(home),
         "PAGES_BASE": "/base/",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     }
     process = subprocess.Popen(
         [python, "-m", "jupyterhub", "-f", __file__], cwd=folder, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True

@@ -2,11 +2,14 @@
 
 For the hub level: real Hub, real proxy, real single-user server with its memory; only the engine is a fake. What the engine knows
 lies in files, so it survives the death of the Hub that started it. Faults are read from ``faults.json`` in the state folder:
-``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity``: a reason code.
+``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code; ``hold``: a phase
+whose work does not end as long as the fault is there (``preparing``, ``saved``, ``stopping``, ``restoring``, ``deleting``).
+With ``kill.json`` the Hub kills itself right after a phase was persisted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -15,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from traitlets import Unicode
 from gke_workspaces_spawner.hub.mixin import PausableMixin
 from gke_workspaces_spawner.hub.services import Workspaces
 from gke_workspaces_spawner.hub.vault import TokenFiles
-from gke_workspaces_spawner.lifecycle.model import SnapshotManifest, manifest_from_json, manifest_to_json
+from gke_workspaces_spawner.lifecycle.model import SnapshotManifest, Workspace, manifest_from_json, manifest_to_json
 from gke_workspaces_spawner.lifecycle.ports import (
     Abilities,
     Estimate,
@@ -76,6 +79,10 @@ class ProcessEngine:
         path = self._state / "faults.json"
         return json.loads(path.read_text()).get(what) if path.exists() else None
 
+    async def _held(self, phase: str) -> None:
+        while self._fault("hold") == phase:
+            await asyncio.sleep(0.02)
+
     def _path(self, server: Server) -> Path:
         return self._state / "servers" / server.owner.lineage
 
@@ -90,7 +97,7 @@ class ProcessEngine:
         os.replace(temporary, path)
 
     def _stands_for(self, record: Mapping[str, Any]) -> bool:
-        return _start_time(record["pid"]) == record["started"]
+        return bool(_start_time(record["pid"]) == record["started"])
 
     def _signal(self, record: Mapping[str, Any], number: int) -> None:
         if self._stands_for(record):
@@ -109,6 +116,8 @@ class ProcessEngine:
     async def start(self, server: Server, launch: Mapping[str, Any]) -> int:
         """Start, or let go on; returns the port."""
         snapshot_id = launch.get("snapshot_id")
+        if snapshot_id:
+            await self._held("restoring")
         if snapshot_id and self._fault("restore") == "fail":
             raise Refused("restore_failed", "as the test asked for")
         if snapshot_id and self._fault("restore") != "fresh":
@@ -118,7 +127,7 @@ class ProcessEngine:
             return int(saved["port"])
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+            port: int = probe.getsockname()[1]
         env = {**launch["secret_env"], "JUPYTERHUB_SERVICE_URL": launch["secret_env"]["JUPYTERHUB_SERVICE_URL"].replace(":0/", f":{port}/")}
         home = self._state / "homes" / server.owner.lineage
         home.mkdir(parents=True, exist_ok=True)
@@ -136,6 +145,7 @@ class ProcessEngine:
     # ------------------------------------------------------------ protocol
 
     async def estimate(self, server: Server, facts: Mapping[str, Any]) -> Estimate:
+        await self._held("preparing")
         return Estimate(1 << 20, 0.1, 0.1, self._fault("estimate"))
 
     async def save(self, server: Server, request: SaveRequest) -> None:
@@ -183,6 +193,7 @@ class ProcessEngine:
         return Saved(1 << 20, save["at"], save["at"], save["until"], "")
 
     async def confirm_frozen(self, server: Server, pause_id: str, seconds: float) -> bool:
+        await self._held("saved")
         return isinstance(await self.observe(server, pause_id), Saved)
 
     async def thaw(self, server: Server, pause_id: str) -> None:
@@ -211,8 +222,12 @@ class ProcessEngine:
             return Signal.GONE
         return Signal.RESTORED if record["restored_from"] == manifest.snapshot_id else Signal.FRESH
 
+    async def aids(self, server: Server) -> Mapping[str, Any]:
+        return {}
+
     async def remove(self, server: Server) -> None:
         """The process of a finished save only leaves our books: it is what the snapshot holds."""
+        await self._held("stopping")
         record = self._read(server)
         if record is None:
             return
@@ -224,6 +239,7 @@ class ProcessEngine:
             self._kill(record)
 
     async def delete(self, snapshot_id: str) -> None:
+        await self._held("deleting")
         folder = self._state / "snapshots" / snapshot_id
         if not folder.exists():
             return
@@ -239,16 +255,37 @@ class ProcessEngine:
         return tuple(m for m in found if m is not None)
 
 
-class ProcessWorkspaceSpawner(PausableMixin, Spawner):
+class KillSwitch:
+    """Observer of the store: the Hub kills itself (SIGKILL) when the phase that ``kill.json`` names has been persisted."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "kill.json"
+
+    def __call__(self, before: Workspace, after: Workspace) -> None:
+        if not self._path.exists():
+            return
+        wanted = json.loads(self._path.read_text())
+        proofs = [w.pause is not None and w.pause.attempt is not None and w.pause.attempt.proof is not None for w in (before, after)]
+        reached = proofs == [False, True] if wanted["proof"] else before.phase is not after.phase
+        if after.phase.value == wanted["phase"] and reached:
+            self._path.unlink()
+            if wanted["group"]:
+                os.killpg(os.getpgid(0), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class ProcessWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
     """Servers as processes of this machine, all as the Hub's own user: for tests only."""
 
     state_dir = Unicode(help="Folder for records of processes, saves and homes.").tag(config=True)
 
     @classmethod
-    def make_workspaces(cls, settings: Mapping[str, Any], spawner: Any) -> Workspaces:
+    def make_workspaces(cls, settings: MutableMapping[str, Any], spawner: Any) -> Workspaces:
         state = Path(spawner.state_dir)
         limits = replace(spawner.workspace_limits(), poll=0.05)
-        return Workspaces(settings, ProcessEngine(state), TokenFiles(state / "tokens"), limits)
+        workspaces = Workspaces(settings, ProcessEngine(state), TokenFiles(state / "tokens"), limits)
+        workspaces.store.observe(KillSwitch(state))
+        return workspaces
 
     async def workspace_plain_launch(self) -> Mapping[str, Any]:
         self.ip, self.port = "127.0.0.1", 0

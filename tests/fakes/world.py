@@ -139,6 +139,7 @@ class World:
 
     def begin_resume(self) -> Workspace:
         """Press Resume; nothing is driven yet."""
+        self.hub.spawning.add(self.key)
         return self.store.commit(self.workspace, resuming.begin_resume(self.workspace, self.clock.time(), self.ports.hub_boot))
 
     def ask_in(self, phase: Phase, intent: Intent) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import os
+from pathlib import Path
 
 import gke_workspaces_spawner
+from tests.fakes import process_spawner
 from tests.fakes.process_spawner import ProcessWorkspaceSpawner
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
@@ -30,7 +32,10 @@ c.JupyterHub.services = [{"name": "test", "api_token": settings["admin_token"]}]
 c.JupyterHub.load_roles = [
     {
         "name": "test",
-        "scopes": ["admin:users", "admin:servers", "list:users", "tokens", "admin:auth_state", "shutdown", "access:servers", "admin:groups"],
+        "scopes": [
+            *("admin:users", "admin:servers", "list:users", "tokens", "admin:auth_state", "shutdown", "access:servers", "admin:groups"),
+            "read:metrics",
+        ],
         "services": ["test"],
     },
     *settings.get("roles", []),
@@ -38,6 +43,10 @@ c.JupyterHub.load_roles = [
 c.Spawner.poll_interval = 1
 c.Spawner.start_timeout = 60
 c.Spawner.http_timeout = 30
+if settings.get("light", False):
+    c.ProcessWorkspaceSpawner.cmd = ["python", str(Path(process_spawner.__file__).with_name("light_server.py"))]
+for name, value in settings.get("hub", {}).items():
+    setattr(c.JupyterHub, name, value)
 for name, value in settings.get("spawner", {}).items():
     setattr(c.ProcessWorkspaceSpawner, name, value)
 gke_workspaces_spawner.configure(c)

@@ -7,8 +7,10 @@ import json
 import os
 import secrets
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -95,7 +97,12 @@ class RunningHub:
         env["PATH"] = f"{Path(self._python).parent}:{env['PATH']}"
         with open(self.folder / "hub.log", "ab") as log:
             self._hub = subprocess.Popen(
-                [self._python, "-m", "jupyterhub", "-f", str(self._config)], cwd=self.folder, env=env, stdout=log, stderr=log, start_new_session=True
+                [self._python, "-m", "jupyterhub", "-f", str(self._config)],
+                cwd=self.folder,
+                env=env,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         wait_for("the Hub's answer", self._answers)
 
@@ -138,6 +145,10 @@ class RunningHub:
                     process.wait()
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+        for pids in self.pids().values():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
 
     # ------------------------------------------------------------ REST
 
@@ -223,16 +234,102 @@ class RunningHub:
         assert status == 202, answer
         return self.wait_phase("paused", user, server)
 
+    def resume(self, user: str, server: str = "") -> dict[str, Any]:
+        """Resume and wait until it runs and is ready."""
+        self.start_server(user, server)
+        return self.wait_phase("running", user, server)
+
+    def pause_id(self, user: str, server: str = "") -> str:
+        found: str = self.workspace(user, server)["pause"]["id"]
+        return found
+
+    def verb(self, verb: str, user: str, server: str = "", pause_id: str | None = None, body: object = None) -> tuple[int, Any]:
+        """Ask for a verb of the open pause (or of the one that is given), by the server's owner."""
+        return self.ask("POST", user, server, f"/pause/{pause_id or self.pause_id(user, server)}/{verb}", {} if body is None else body)
+
+    def spawn_call(self, method: str, user: str, server: str = "", path: str = "") -> threading.Thread:
+        """A call whose answer takes as long as what it does; the thread ends with it."""
+        token = self.user(user)
+        thread = threading.Thread(target=lambda: self.call(method, self.path(user, server) + path, {}, token=token), daemon=True)
+        thread.start()
+        return thread
+
+    # ------------------------------------------------------------ behind REST
+
+    @property
+    def renames(self) -> bool:
+        """Whether this JupyterHub can rename servers (6 can)."""
+        version: str = self.call("GET", "/")[1]["version"]
+        return int(version.split(".", maxsplit=1)[0]) >= 6
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the Hub's database."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder}/hub.sqlite?mode=ro", uri=True, timeout=20)) as database:
+            return database.execute(query, values).fetchall()
+
+    def record(self, user: str, server: str = "") -> dict[str, Any]:
+        """The workspace as it is in the database, with its extras."""
+        query = "SELECT state FROM spawners JOIN users ON users.id = spawners.user_id WHERE users.name = ? AND spawners.name = ?"
+        state: dict[str, Any] = json.loads(self.rows(query, user, server)[0][0])["gke_workspaces"]
+        return {**state["workspace"], "extra": state["extra"]}
+
+    def server_token(self, user: str, server: str = "") -> str:
+        """The API token that the server holds."""
+        lineage: str = self.record(user, server)["owner"]["lineage"]
+        return (self.folder / "state" / "tokens" / lineage).read_text()
+
+    def pids(self) -> dict[str, list[int]]:
+        """Main processes of single-user servers that this Hub started and that are not gone (they may stand still), by lineage."""
+        homes = self.folder / "state" / "homes"
+        found: dict[str, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, IndexError):
+                    cwd = Path(os.readlink(entry / "cwd"))
+                    leader = int((entry / "stat").read_text().rpartition(")")[2].split()[3]) == int(entry.name)
+                    if leader and cwd.parent == homes:
+                        found.setdefault(cwd.name, []).append(int(entry.name))
+        return found
+
+    def pid(self, user: str, server: str = "") -> int:
+        """The one process of that server."""
+        (pid,) = self.pids()[self.record(user, server)["owner"]["lineage"]]
+        return pid
+
+    def count(self, user: str, server: str = "") -> dict[str, Any]:
+        """Through the proxy: the light server's memory, which counts how often it was asked."""
+        path = self.model(user, server).get("url") or f"/user/{user}/"
+        status, answer = self.call("GET", f"{path}count", base="", token=self.user(user), raw=True)
+        assert status == 200, answer
+        counted: dict[str, Any] = answer
+        return counted
+
+    def kill_at(self, phase: str, *, proof: bool = False, group: bool = False) -> None:
+        """Let the Hub kill itself right after it has persisted that phase (or, in ``restoring``, the proof)."""
+        path = self.folder / "state" / "kill.json"
+        path.with_suffix(".new").write_text(json.dumps({"phase": phase, "proof": proof, "group": group}))
+        path.with_suffix(".new").replace(path)
+
+    def wait_killed(self) -> None:
+        """Until the Hub has killed itself; then it can be started again."""
+        assert self._hub is not None
+        self._hub.wait(START_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._hub.pid, signal.SIGKILL)
+
     def fault(self, **faults: str) -> None:
         """Faults of the process engine from now on; none without arguments."""
         path = self.folder / "state" / "faults.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".new")
         temporary.write_text(json.dumps(faults))
         temporary.replace(path)
 
 
 @contextlib.contextmanager
-def running_hub(folder: Path, config: Path, settings: Mapping[str, Any] | None = None, python: str = sys.executable) -> Iterator[RunningHub]:
+def running_hub(
+    folder: Path, config: Path, settings: Mapping[str, Any] | None = None, python: str = sys.executable
+) -> Iterator[RunningHub]:
     """A Hub that is ended afterwards, whatever happens."""
     hub = RunningHub(folder, config, settings, python)
     try:

@@ -106,7 +106,9 @@ class Lab:
         await session.run(f"global data; data = os.urandom({megabytes} << 20)")
         return session
 
-    async def save(self, sandbox_id: str = "one", pause_id: str = "p1", snapshot_id: str = "s1", *, seconds: float = 60, frozen: float = 60) -> Any:
+    async def save(
+        self, sandbox_id: str = "one", pause_id: str = "p1", snapshot_id: str = "s1", *, seconds: float = 60, frozen: float = 60
+    ) -> Any:
         """Save and wait for the outcome."""
         await self.sandboxes.save(sandbox_id, pause_id, snapshot_id, {"owner": "ann"}, time.time() + seconds, frozen)
         return await self.outcome(sandbox_id, pause_id)

@@ -23,6 +23,8 @@ print(os.getpid(), hashlib.sha256(big).hexdigest())
 """
 LOOK = "a = n; time.sleep(0.1); print(os.getpid(), hashlib.sha256(big).hexdigest(), x, n > a, held.tell(), open(held.name).read())"
 
+COUNT = "print(get_ipython().execution_count)"
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
@@ -62,6 +64,7 @@ def cycles(hub: RunningHub, count: int) -> None:
     jupyter = begin(hub, "ann")
     kernels = {number: jupyter.kernel() for number in (1, 2)}
     loaded = {number: jupyter.run(kernel, LOAD.format(x=number, megabytes=4)) for number, kernel in kernels.items()}
+    counted = int(jupyter.run(kernels[1], COUNT))
     terminal = jupyter.terminal()
     jupyter.type(terminal, "secret_word=swordfish; echo rea''dy", "ready")
     for cycle in range(count):
@@ -75,8 +78,7 @@ def cycles(hub: RunningHub, count: int) -> None:
         for number, kernel in kernels.items():
             assert jupyter.run(kernel, LOOK) == f"{loaded[number]} {number} True 5 hello"
         assert "swordfish" in jupyter.type(terminal, f"echo $secret_word-{cycle}", f"swordfish-{cycle}")
-    count_of = "from IPython import get_ipython; print(get_ipython().execution_count)"
-    assert int(jupyter.run(kernels[1], count_of)) == 2 * count + 2
+    assert int(jupyter.run(kernels[1], COUNT)) == counted + 2 * count + 1
 
 
 def test_half_a_gigabyte_comes_back_to_the_byte(hub: RunningHub, neighbours: list[Jupyter]) -> None:

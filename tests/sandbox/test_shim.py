@@ -21,9 +21,12 @@ async def test_user_runs_unprivileged_with_a_home_and_sees_nothing_else_of_the_h
     seen = await session.run(
         "import os, pwd\n"
         "status = open('/proc/self/status').read()\n"
-        "return {'ids': [os.getuid(), os.getgid(), os.getgroups()], 'name': pwd.getpwuid(os.getuid()).pw_name, 'home': os.path.expanduser('~'),\n"
-        " 'lists': {p: sorted(os.listdir(p)) for p in ('/home', '/var', '/etc') }, 'shadow': os.path.exists('/etc/shadow'),\n"
-        " 'state': os.path.exists(" + repr(str(lab.state)) + "), 'caps': [l for l in status.splitlines() if l.startswith(('Cap', 'NoNewPrivs'))],\n"
+        "return {'ids': [os.getuid(), os.getgid(), os.getgroups()],\n"
+        " 'name': pwd.getpwuid(os.getuid()).pw_name, 'home': os.path.expanduser('~'),\n"
+        " 'lists': {p: sorted(os.listdir(p)) for p in ('/home', '/var')}, 'shadow': os.path.exists('/etc/shadow'),\n"
+        " 'state': os.path.exists("
+        + repr(str(lab.state))
+        + "), 'caps': [l for l in status.splitlines() if l.startswith(('Cap', 'NoNewPrivs'))],\n"
         " 'host': open('/etc/hostname').read().strip(), 'cwd': os.getcwd()}"
     )
     assert seen["ids"] == [UID, UID, [UID]] or seen["ids"] == [UID, UID, []]
@@ -184,10 +187,60 @@ async def test_sandbox_and_shim_inherit_no_socket_of_the_hub(lab: Lab) -> None:
             assert mine not in [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
 
 
+async def test_more_memory_than_allowed_ends_the_server_with_the_reason(lab: Lab) -> None:
+    session = await lab.up(spec=lab.spec(memory_limit=256 << 20), megabytes=64)
+    await session.run("global more; more = os.urandom(256 << 20)")
+    while (await lab.sandboxes.status("one")).state != "exited":
+        await asyncio.sleep(0.05)
+    status = await lab.sandboxes.status("one")
+    assert (status.reason, status.exit_code) == ("memory_limit", 137)
+
+
+async def test_start_whose_shim_was_killed_midway_is_cleaned_up_by_the_next(lab: Lab, tmp_path: Path) -> None:
+    hung = tmp_path / "hung"
+    slow = tmp_path / "runsc"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *" run "*) touch {hung}; while true; do sleep 0.1; done;; esac\nexec {runsc_path()} "$@"\n')
+    slow.chmod(0o700)
+    starting = asyncio.create_task(lab.again(runsc=slow).start("one", lab.spec(), {}))
+    await wait_for(hung.exists)
+    lab.shim().kill(5)
+    with pytest.raises(SandboxError):
+        await starting
+    assert (await lab.sandboxes.status("one")).state == "absent"
+    assert await lab.sandboxes.ids() == ("one",)
+    session = await lab.up()
+    assert await session.run("return 1") == 1
+
+
+async def test_caller_that_stops_waiting_for_a_start_finds_nothing_left_after_removal(lab: Lab, tmp_path: Path) -> None:
+    began, gate = tmp_path / "began", tmp_path / "gate"
+    slow = tmp_path / "runsc"
+    wait = f"touch {began}; while [ ! -e {gate} ]; do sleep 0.05; done"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *" run "*) {wait};; esac\nexec {runsc_path()} "$@"\n')
+    slow.chmod(0o700)
+    lab.sandboxes = lab.again(runsc=slow)
+    starting = asyncio.create_task(lab.sandboxes.start("one", lab.spec(), {}))
+    await wait_for(began.exists)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    removing = asyncio.create_task(lab.sandboxes.remove("one"))
+    gate.touch()
+    await removing
+    assert await lab.sandboxes.ids() == ()
+    await lab.idle()
+
+
 async def test_shim_comes_up_within_60_ms_of_processor_time() -> None:
-    line = "import sys; sys.path.insert(0, sys.argv[1]); from gke_workspaces_spawner.sandbox.shim import main; import resource as r; u = r.getrusage(0); print(u.ru_utime + u.ru_stime)"
+    line = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from gke_workspaces_spawner.sandbox.shim import main; "
+        "import resource as r; u = r.getrusage(0); print(u.ru_utime + u.ru_stime)"
+    )
     root = str(Path(__file__).parents[2])
-    times = [float(subprocess.run([sys.executable, "-I", "-S", "-c", line, root], check=True, capture_output=True, text=True).stdout) for _ in range(5)]
+    times = [
+        float(subprocess.run([sys.executable, "-I", "-S", "-c", line, root], check=True, capture_output=True, text=True).stdout)
+        for _ in range(5)
+    ]
     assert min(times) < 0.060, times
 
 

@@ -51,18 +51,13 @@ def sign(secret: str, *parts: str) -> str:
 
 
 @dataclass
-class Server:
-    """A running server as a client sees it."""
+class Client:
+    """Talks to a server as its user and as its Hub."""
 
-    app: ServerApp
-    ext: PauseExtension
-    clock: Clock
     port: int
-    sockets: list[WebSocketClientConnection] = field(default_factory=list)
-
-    @property
-    def base(self) -> str:
-        return str(self.app.base_url)
+    base: str
+    clock: Clock = field(default_factory=Clock)
+    token: str = TOKEN
 
     async def fetch(self, path: str, method: str = "GET", body: str | bytes | None = None, **headers: str) -> HTTPResponse:
         """Any request; header names with underscores for hyphens."""
@@ -81,10 +76,11 @@ class Server:
         finally:
             client.close()
 
-    async def tab(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> HTTPResponse:
+    async def tab(self, path: str, method: str = "GET", body: Any = None, token: str = "", **headers: str) -> HTTPResponse:
         """As the tab's user, by token."""
         sent = None if method == "GET" else json.dumps({} if body is None else body)
-        return await self.fetch(path, method, sent, **{"Authorization": f"token {TOKEN}", "Content-Type": "application/json", **headers})
+        login = {"Authorization": f"token {token or self.token}", "Content-Type": "application/json"}
+        return await self.fetch(path, method, sent, **(login | headers))
 
     async def hub(self, verb: str, message: Any = None, *, secret: str = SECRET, **change: str) -> HTTPResponse:
         """As the Hub, signed; ``change`` replaces ``time``, ``nonce``, ``signature`` or the signed ``path``."""
@@ -112,6 +108,15 @@ class Server:
         assert answer.code == 200, answer.body
         return read(answer)
 
+
+@dataclass
+class Server(Client):
+    """A server in this process."""
+
+    app: ServerApp = field(kw_only=True)
+    ext: PauseExtension = field(kw_only=True)
+    sockets: list[WebSocketClientConnection] = field(default_factory=list)
+
     async def kernel(self, path: str = "") -> str:
         """Start a kernel (with a session for a notebook, where a path is given)."""
         if path:
@@ -122,14 +127,14 @@ class Server:
         assert made.code == 201, made.body
         return str(read(made)["id"])
 
-    async def channels(self, kernel_id: str, session: str | None = None) -> Channel:
-        """A kernel's websocket, as JupyterLab opens it."""
+    async def channels(self, kernel_id: str, session: str | None = None, protocol: str = "") -> Channel:
+        """A kernel's websocket, in the protocol of JupyterLab (v1) or the older one."""
         session = session or uuid.uuid4().hex
         request = HTTPRequest(
             f"ws://127.0.0.1:{self.port}{self.base}api/kernels/{kernel_id}/channels?{urlencode({'session_id': session, 'token': TOKEN})}",
             connect_timeout=60,
         )
-        socket = await websocket_connect(request)
+        socket = await websocket_connect(request, subprotocols=[protocol] if protocol else None)
         self.sockets.append(socket)
         return Channel(socket, session)
 
@@ -192,7 +197,7 @@ class Channel:
                 return False
             if message["msg_type"] == "stream":
                 printed.append(message["content"]["text"])
-            return message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
+            return bool(message["msg_type"] == "status" and message["content"]["execution_state"] == "idle")
 
         await self.until(end)
         return "".join(printed)
@@ -248,7 +253,7 @@ async def running(
     ext = PauseExtension(app, parse_secret(secret) if secret else None, clock, checkpoint_file)
     install(ext)
     await asyncio.sleep(0)  # the server binds its port in the loop's next turn
-    server = Server(app, ext, clock, port)
+    server = Server(port, str(app.base_url), clock, app=app, ext=ext)
     try:
         yield server
     finally:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gke_workspaces_spawner.cli import _parser
 from gke_workspaces_spawner.lifecycle import reasons
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +77,23 @@ def test_every_route_of_the_openapi_file_is_in_the_page_about_rest(openapi: dict
 def test_every_reason_code_that_the_openapi_file_names_has_words(openapi: dict[str, Any]):
     said = " ".join(response["description"] for response in openapi["components"]["responses"].values())
     assert set(re.findall(r"`([a-z_]+)`", said)) <= reasons.table().keys()
+
+
+def test_every_argument_of_the_command_is_explained():
+    page = (ROOT / "docs" / "local-use.md").read_text(encoding="utf-8")
+    (commands,) = (action for action in _parser()._actions if action.choices and action.dest != "help")
+    assert isinstance(commands.choices, dict)
+    for name, command in commands.choices.items():
+        assert f"gke-workspaces {name}" in page
+        for option in command._option_string_actions.keys() - {"-h", "--help"}:
+            assert f"`{option}" in page, f"{name} {option} is not in docs/local-use.md"
+
+
+def test_the_map_names_only_what_is_there():
+    folders = ("gke_workspaces_spawner", "jupyter_pause_ext", "docs", "tools", ".ci")
+    there = {file.name for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file()}
+    named = set(re.findall(r"(?<![\w.-])[a-z_-]+\.(?:py|toml|yaml|md)\b", (ROOT / "docs" / "map.md").read_text(encoding="utf-8")))
+    assert named - there == set()
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_readme():

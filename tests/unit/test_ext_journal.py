@@ -12,7 +12,7 @@ import pytest_asyncio
 from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 
 from jupyter_pause_ext.journal import SETTLE_SECONDS, Journal
-from jupyter_pause_ext.websocket import execute_request
+from jupyter_pause_ext.websocket import V1, execute_request
 
 from .ext_server import Channel, Server, in_its_own_home, read, running
 
@@ -49,7 +49,7 @@ async def started(server: Server, cell_id: str = "cell-1") -> tuple[str, Channel
 
 def idle_of(msg_id: str) -> Any:
     def wanted(message: dict[str, Any]) -> bool:
-        return (
+        return bool(
             message["parent_header"].get("msg_id") == msg_id
             and message["msg_type"] == "status"
             and message["content"]["execution_state"] == "idle"
@@ -94,6 +94,23 @@ async def test_a_cell_that_ends_after_the_reload_is_complete_too(server: Server,
     while not (cells := (await journal(server, kernel_id, first["next"]))["cells"]) or not cells[0]["done"]:
         pass
     assert [(cell["done"], cell["outputs"][0]["text"]) for cell in cells] == [(True, "one\ntwo\n")]
+
+
+async def test_a_cell_is_kept_in_jupyterlabs_own_protocol_too(server: Server, tmp_path: Path) -> None:
+    kernel_id = await server.kernel("work.ipynb")
+    channel = await server.channels(kernel_id, protocol=V1)
+    assert channel.socket.selected_subprotocol == V1
+    header = {"msg_id": "m1", "session": channel.session, "username": "", "msg_type": "execute_request", "version": "5.3", "date": ""}
+    content = {"code": PRINTING, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
+    parts = [json.dumps(part).encode() for part in (header, {}, {"cellId": "cell-1"}, content)]
+    await channel.socket.write_message(v1("shell", *parts), binary=True)
+    while b'"stream"' not in (await channel.socket.read_message() or b""):
+        pass
+    channel.socket.close()
+    (tmp_path / "home" / "go").touch()
+    while not (cells := (await journal(server, kernel_id))["cells"]) or not cells[0]["done"]:
+        pass
+    assert [(cell["cell_id"], cell["msg_id"], cell["outputs"][0]["text"]) for cell in cells] == [("cell-1", "m1", "one\ntwo\n")]
 
 
 async def test_a_pause_is_such_an_absence(server: Server, tmp_path: Path) -> None:
@@ -293,7 +310,7 @@ def test_nonsense_from_user_code_is_not_output(book: Journal, parts: list[bytes]
 
 
 def v1(channel: str, *parts: bytes) -> bytes:
-    message: bytes = serialize_msg_to_ws_v1(list(parts), channel)
+    message: bytes = serialize_msg_to_ws_v1(list(parts), channel)  # type: ignore[no-untyped-call]
     return message
 
 

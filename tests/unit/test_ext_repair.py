@@ -62,7 +62,7 @@ async def two_days_pass(server: Server) -> str:
     await server.tab("api/terminals", "POST")
     await server.prepare("p1", seconds=60)
     long_ago = datetime.now(timezone.utc) - timedelta(days=2)
-    server.app.kernel_manager.get_kernel(kernel_id).last_activity = long_ago
+    server.app.kernel_manager.get_kernel(kernel_id).last_activity = long_ago  # type: ignore[attr-defined]
     for terminal in server.app.web_app.settings["terminal_manager"].terminals.values():
         terminal.last_activity = long_ago
     server.app.web_app.settings["api_last_activity"] = long_ago
@@ -70,7 +70,8 @@ async def two_days_pass(server: Server) -> str:
 
 
 async def nothing_is_culled(server: Server, kernel_id: str) -> None:
-    kernels, terminals = server.app.kernel_manager, server.app.web_app.settings["terminal_manager"]
+    kernels: Any = server.app.kernel_manager
+    terminals = server.app.web_app.settings["terminal_manager"]
     assert kernels._culler_callback.is_running()
     assert terminals._culler_callback.is_running()
     await kernels.cull_kernels()
@@ -131,6 +132,18 @@ async def test_a_restore_that_nobody_prepared_is_claimed_by_the_hubs_call(server
     await server.hub("restored", {"pause_id": "p7"})
     found = await status(server)
     assert (found["paused_count"], found["restored"]["pause_id"]) == (1, "p7")
+
+
+async def test_an_older_word_of_the_sandbox_is_not_taken_for_the_new_one(server: Server, checkpoint: CheckpointFile) -> None:
+    """A pause that failed after its save, then a restore that nobody prepared."""
+    await asyncio.to_thread(checkpoint.say, "resume")
+    while server.ext._said is None:
+        await asyncio.sleep(0)
+    saying = asyncio.create_task(asyncio.to_thread(checkpoint.say, "restore"))
+    answer = read(await server.hub("restored", {"pause_id": "p1"}))
+    await saying
+    assert answer["checkpoint_said"] == "restore"
+    assert (await status(server))["paused_count"] == 1
 
 
 async def test_the_original_stays_prepared_after_a_save_and_goes_on_after_an_error(server: Server, checkpoint: CheckpointFile) -> None:

@@ -226,14 +226,44 @@ async def test_every_step_may_run_twice(phase: Phase) -> None:
         assert once.to is phase or once.to in MOVES[phase]
 
 
+AFTER_RESTART = {
+    Phase.PREPARING: (Phase.RUNNING, "hub_restarted"),
+    Phase.CHECKPOINTING: (Phase.RUNNING, "hub_restarted"),
+    Phase.SAVED: (Phase.PAUSED, None),
+    Phase.STOPPING: (Phase.PAUSED, None),
+    Phase.WAITING: (Phase.PAUSED, "hub_restarted"),
+    Phase.RESTORING: (Phase.PAUSED, "hub_restarted"),
+    Phase.UNPROVEN: (Phase.UNPROVEN, "silent_cold_start"),
+    Phase.DELETING: (Phase.RUNNING, None),
+}
+
+
 @pytest.mark.parametrize("phase", STEPS)
-async def test_every_phase_is_left_after_a_restart(phase: Phase) -> None:
+async def test_every_phase_is_left_after_a_restart_for_where_it_belongs(phase: Phase) -> None:
     world = World()
     await to(world, phase)
-    await world.restart()
-    assert world.workspace.phase in (Phase.RUNNING, Phase.PAUSED, Phase.UNPROVEN)
-    await world.restart()
-    assert world.workspace.phase in (Phase.RUNNING, Phase.PAUSED, Phase.UNPROVEN)
+    for _ in range(2):
+        await world.restart()
+        code = world.workspace.pause.reason if world.workspace.pause else None
+        assert (world.phase(), code) == AFTER_RESTART[phase]
+
+
+async def test_a_machine_that_goes_down_during_a_resume_leaves_it_paused() -> None:
+    for at in range(1, 200):
+        world = World()
+        identity = (await world.start()).identity
+        await world.pause()
+        world.begin_resume()
+        if not await world.killed_at(at, drive(world.ports, world.key)):
+            break
+        resumed = world.phase() is Phase.RUNNING
+        world.engine.crash(world.server)
+        await world.restart(60.0)
+        assert [found for _, found in world.engine.snapshots.values()] == [identity]
+        if not resumed:
+            nothing_is_lost(world, identity)
+            assert world.phase() is Phase.PAUSED
+    assert at > 10
 
 
 async def test_two_users_are_driven_side_by_side() -> None:

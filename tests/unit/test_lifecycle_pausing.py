@@ -242,7 +242,8 @@ async def test_a_server_that_dies_after_its_save_is_paused_not_lost() -> None:
         assert world.process.identity == identity
 
 
-async def test_a_machine_that_goes_down_keeps_what_was_durable() -> None:
+@pytest.mark.parametrize("cancel", [False, True], ids=["", "and a cancel was asked"])
+async def test_a_machine_that_goes_down_keeps_what_was_durable(cancel: bool) -> None:
     """At every call the machine loses power: every process is gone, the disk stays."""
     ends = set()
     for at in range(1, 200):
@@ -253,6 +254,8 @@ async def test_a_machine_that_goes_down_keeps_what_was_durable() -> None:
             break
         world.engine.crash(world.server)
         durable = bool(world.engine.snapshots)
+        if cancel and world.phase() is not Phase.PAUSED:
+            world.store.ask(world.key, Intent.CANCEL)
         await world.restart()
         assert (world.workspace.phase is Phase.PAUSED) is durable
         if durable:
@@ -378,3 +381,11 @@ async def test_a_hub_that_forgot_the_server_does_not_hold_its_pause_open() -> No
     await world.drive()
     assert world.phase() is Phase.RUNNING
     assert world.process
+
+
+async def test_an_engine_that_cannot_say_whether_it_stands_still_is_not_believed() -> None:
+    world = World()
+    await world.start()
+    world.engine.errors["confirm_frozen"] = TryLater("shim_unreachable")
+    await world.pause()
+    goes_on(world, "shim_unreachable")

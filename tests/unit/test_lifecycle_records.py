@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gke_workspaces_spawner.lifecycle.model import (
@@ -112,16 +112,19 @@ def test_manifests_of_version_1_are_read_for_ever() -> None:
 
 
 @given(workspaces)
+@settings(max_examples=30)
 def test_a_workspace_comes_back_from_its_json(workspace: Workspace) -> None:
     assert from_json(json.loads(json.dumps(to_json(workspace)))) == workspace
 
 
 @given(manifests)
+@settings(max_examples=30)
 def test_a_manifest_comes_back_from_its_json(manifest: SnapshotManifest) -> None:
     assert manifest_from_json(json.dumps(manifest_to_json(manifest))) == manifest
 
 
 @given(workspaces, st.dictionaries(texts.map(lambda t: f"new_{t}"), plain, max_size=3))
+@settings(max_examples=30)
 def test_fields_of_a_later_version_are_ignored(workspace: Workspace, extra: dict[str, Any]) -> None:
     data = to_json(workspace)
     data.update(extra)

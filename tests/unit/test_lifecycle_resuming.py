@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from gke_workspaces_spawner.lifecycle.drive import drive
-from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Move, SnapshotState, Workspace
+from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Move, SnapshotState, Workspace
 from gke_workspaces_spawner.lifecycle.phases import Phase
-from gke_workspaces_spawner.lifecycle.ports import Limits, Signal
-from gke_workspaces_spawner.lifecycle.reasons import TryLater
+from gke_workspaces_spawner.lifecycle.ports import Absent, Limits, Restored, Signal
+from gke_workspaces_spawner.lifecycle.reasons import TryLater, reason
 from gke_workspaces_spawner.lifecycle.resuming import PROVED, accept, begin_discard, interrupted, retry
 from tests.fakes import World
 
@@ -73,8 +73,11 @@ async def test_the_receipt_tells_what_came_back_and_holds_nothing_else() -> None
     assert receipt["seconds"]["paused"] == pytest.approx(600, abs=1)
     assert receipt["seconds"]["pause"] > 0
     assert receipt["seconds"]["resume"] >= 0
-    assert receipt["repaired"] == {"clocks": {"shift": 1.0}}
-    assert set(receipt) == {"resumed", "reasons", "notes", "bytes", "kernels", "kernels_missing", "repaired", "before", "seconds"}
+    assert receipt["repaired"] == {"openssl": {"server": True}}
+    assert receipt["before"] == {"not_returning": ["Open network connections end."]}
+    assert set(receipt) == {
+        "resumed", "reasons", "notes", "sentences", "bytes", "kernels", "kernels_missing", "repaired", "before", "seconds",
+    }  # fmt: skip
     assert "not for the receipt" not in json.dumps(receipt)
 
 
@@ -96,6 +99,7 @@ async def test_a_server_that_is_not_the_paused_one_is_unproven_and_the_snapshot_
     assert workspace.pause.reason == code
     assert workspace.pause.receipt
     assert workspace.pause.receipt["resumed"] is False
+    assert workspace.pause.receipt["sentences"][0] == reason(code).sentence
     assert [s.state for s in workspace.shelf] == [SnapshotState.UNPROVEN]
     assert world.engine.snapshots
     assert not world.engine.deleted
@@ -424,3 +428,19 @@ async def test_a_restored_server_survives_the_restart_of_the_hub_that_proved_it(
     assert world.process
     assert world.process.identity == identity
     assert world.engine.launches == 1
+
+
+async def test_only_a_cancel_ends_a_restore() -> None:
+    world, identity = await paused()
+    world.ask_in(Phase.RESTORING, Intent.RESUME)
+    original = world.guest.restored
+
+    async def slow(key: Key, pause_id: str, deadline: float) -> Restored | Absent:
+        await world.clock.sleep(5.0)
+        return await original(key, pause_id, deadline)
+
+    world.guest.restored = slow  # type: ignore[method-assign]
+    await world.resume()
+    assert world.phase() is Phase.RUNNING
+    assert world.process
+    assert world.process.identity == identity

@@ -283,5 +283,5 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )

@@ -8,23 +8,25 @@ export function h(tag, props, ...children) {
     tag,
     key,
     props: rest,
-    children,
+    children
   };
 }
 
-const identity = Symbol("identity");
-const state = Symbol("props");
+const identity = Symbol('identity');
+const state = Symbol('props');
 
 function same(node, wanted) {
-  return typeof wanted === "object" ? node[identity] === `${wanted.tag} ${wanted.key ?? ""}` : node.nodeType === Node.TEXT_NODE;
+  return typeof wanted === 'object'
+    ? node[identity] === `${wanted.tag} ${wanted.key ?? ''}`
+    : node.nodeType === Node.TEXT_NODE;
 }
 
 function make(wanted) {
-  if (typeof wanted !== "object") {
+  if (typeof wanted !== 'object') {
     return document.createTextNode(String(wanted));
   }
   const element = document.createElement(wanted.tag);
-  element[identity] = `${wanted.tag} ${wanted.key ?? ""}`;
+  element[identity] = `${wanted.tag} ${wanted.key ?? ''}`;
   element[state] = {};
   return element;
 }
@@ -45,25 +47,27 @@ function setProps(element, props) {
 }
 
 function setProp(element, name, value) {
-  if (name.startsWith("on")) {
+  if (name.startsWith('on')) {
     element[name] = value;
-  } else if (name === "style") {
+  } else if (name === 'style') {
     // by property: a page may forbid style attributes (Content-Security-Policy)
-    element.style.cssText = "";
+    element.style.cssText = '';
     Object.assign(element.style, value ?? {});
   } else if (value === null || value === undefined || value === false) {
     element.removeAttribute(name);
   } else {
-    element.setAttribute(name, value === true ? "" : String(value));
+    element.setAttribute(name, value === true ? '' : String(value));
   }
 }
 
 /** Make the children of `parent` be `children`. Nodes that match by tag and key are kept, and moved only if their order changed; nothing, null and false are left out. */
 export function patch(parent, ...wished) {
-  const children = wished.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false && child !== "");
+  const children = wished
+    .flat(Infinity)
+    .filter(child => child !== null && child !== undefined && child !== false && child !== '');
   const old = [...parent.childNodes];
-  const nodes = children.map((wanted) => {
-    const found = old.findIndex((node) => same(node, wanted));
+  const nodes = children.map(wanted => {
+    const found = old.findIndex(node => same(node, wanted));
     return found < 0 ? make(wanted) : old.splice(found, 1)[0];
   });
   for (const node of old) {
@@ -77,7 +81,7 @@ export function patch(parent, ...wished) {
     } else {
       parent.insertBefore(node, next);
     }
-    if (typeof wanted === "object") {
+    if (typeof wanted === 'object') {
       setProps(node, wanted.props);
       patch(node, wanted.children);
     } else if (node.data !== String(wanted)) {

@@ -34,7 +34,9 @@ export function follow({ ask, tell, trouble, hurry, mark }) {
       last = now;
       tell(answer);
     } catch (error) {
-      if (error.status === undefined) throw error;
+      if (error.status === undefined) {
+        throw error;
+      }
       failed += 1;
       wait = Math.min(TROUBLE.first * 2 ** (failed - 1), TROUBLE.most) * (0.75 + Math.random() / 2);
       ended = trouble(error, failed) === false;
@@ -47,7 +49,7 @@ export function follow({ ask, tell, trouble, hurry, mark }) {
   function plan(delay) {
     clearTimeout(timer);
     timer = null;
-    if (!ended && document.visibilityState === "visible") {
+    if (!ended && document.visibilityState === 'visible') {
       timer = setTimeout(turn, delay);
     }
   }
@@ -59,9 +61,9 @@ export function follow({ ask, tell, trouble, hurry, mark }) {
     plan(0);
   }
 
-  document.addEventListener("visibilitychange", () => (document.visibilityState === "visible" ? kick() : plan(0)));
-  window.addEventListener("pageshow", (event) => event.persisted && kick());
-  window.addEventListener("online", kick);
+  document.addEventListener('visibilitychange', () => (document.visibilityState === 'visible' ? kick() : plan(0)));
+  window.addEventListener('pageshow', event => event.persisted && kick());
+  window.addEventListener('online', kick);
 
-  return { kick, plan, seen: (answer) => (last = mark(answer)) };
+  return { kick, plan, seen: answer => (last = mark(answer)) };
 }
