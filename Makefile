@@ -8,10 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKING := -m gke_workspaces_spawner.cli.working
 LABEXTENSION := jupyter_pause_ext/labextension
+INSTALLED_LABEXTENSION := $(VENV)/share/jupyter/labextensions/@gke-workspaces/jupyterlab-pause
+SERVER_CONFIG := jupyter_pause_ext/jupyter-config/jupyter_server_config.d/jupyter_pause_ext.json
 TYPESCRIPT := $(shell find labextension/src labextension/style -type f 2>/dev/null) package.json package-lock.json tsconfig.json
 
 .PHONY: demo
-demo: $(VENV)/.installed $(LABEXTENSION)/package.json
+demo: $(VENV)/.installed $(INSTALLED_LABEXTENSION)/package.json
 	@exec $(BIN)/gke-workspaces demo $(ARGS)
 
 $(BIN)/python:
@@ -30,9 +32,18 @@ node_modules/.package-lock.json: package.json package-lock.json | $(VENV)/.insta
 
 $(LABEXTENSION)/package.json: $(TYPESCRIPT) node_modules/.package-lock.json | $(VENV)/.installed
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python $(WORKING) "building the labextension" npm run build:prod
-	@$(BIN)/python $(WORKING) "putting it where JupyterLab looks" \
-		$(BIN)/python -m pip install --disable-pip-version-check --no-deps --editable .
 	@touch $@
+
+# An editable install leaves out the files that a wheel puts where Jupyter looks.
+$(INSTALLED_LABEXTENSION)/package.json: $(LABEXTENSION)/package.json $(SERVER_CONFIG) | $(VENV)/.installed
+	@mkdir -p $(dir $(INSTALLED_LABEXTENSION)) $(VENV)/etc/jupyter/jupyter_server_config.d
+	@rm -rf $(INSTALLED_LABEXTENSION)
+	@cp -R $(LABEXTENSION) $(INSTALLED_LABEXTENSION)
+	@cp $(SERVER_CONFIG) $(VENV)/etc/jupyter/jupyter_server_config.d/
+	@touch $@
+
+.PHONY: labextension
+labextension: $(INSTALLED_LABEXTENSION)/package.json
 
 # ---- end of the demo
 

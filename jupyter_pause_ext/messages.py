@@ -105,11 +105,12 @@ def parse_pause_id(body: bytes) -> str:
 
 PREFLIGHT_FIELDS = frozenset(
     {"allowed", "bytes", "seconds_pause", "seconds_resume", "refusal", "reason", "detail", "sentence", "message", "advice",
-     "will_not_return", "free_bytes", "expires_in", "phase", "actions", "engine"}
+     "will_not_return", "holds", "free_bytes", "expires_in", "phase", "actions", "engine"}
 )  # fmt: skip
 WORKSPACE_FIELDS = frozenset(
     {"phase", "phase_since", "age", "progress", "receipt", "actions", "sentence", "reason", "detail", "advice", "intent", "bytes",
-     "pause_id", "snapshot_id", "since", "expires", "follow_url", "user", "server", "clocks", "revision", "holds", "message"}
+     "pause_id", "snapshot_id", "since", "expires", "follow_url", "user", "server", "clocks", "revision", "holds", "message",
+     "pause", "snapshot", "snapshots"}
 )  # fmt: skip
 _MAX_TEXT, _MAX_ITEMS, _MAX_DEPTH = 4000, 200, 5
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import logging
 import os
-import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..lifecycle.model import Json, SnapshotManifest, manifest_from_json, manifest_to_json
@@ -24,6 +27,13 @@ FIXED_SECONDS = 0.8
 MEMORY_MARGIN = 256 << 20
 """Bytes of memory that stay free after a restore, for the host."""
 
+LOADING_SECONDS = 5.0
+SLOWEST_LOADING = 200e6
+"""Bytes a second: for how long the memory of a restore counts as promised and not yet seen as used."""
+
+ALIVE = ("running", "frozen")
+"""States of a sandbox in which its processes exist."""
+
 MEASURED_FROM = 64 << 20
 """Bytes of a save from which on its speed says something."""
 
@@ -36,8 +46,13 @@ def sandbox_id(server: Server) -> str:
     return hashlib.sha256(f"{server.owner.user_id}/{server.owner.lineage}".encode()).hexdigest()[:24]
 
 
-def _translate(error: SandboxError) -> LifecycleError:
-    return (TryLater if error.code in OF_THE_MOMENT else Refused)(error.code, error.detail)
+@contextlib.contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Turn the sandbox's error into the lifecycle's."""
+    try:
+        yield
+    except SandboxError as error:
+        raise (TryLater if error.code in OF_THE_MOMENT else Refused)(error.code, error.detail) from error
 
 
 class GVisorEngine:
@@ -49,6 +64,8 @@ class GVisorEngine:
         self._sandboxes = sandboxes
         self._log = log
         self._save_rate = SAVE_BYTES_A_SECOND
+        self._verifying: dict[str, asyncio.Future[None]] = {}
+        self._promised: dict[str, tuple[int, float]] = {}
 
     # ------------------------------------------------------------ for the spawner
 
@@ -56,14 +73,16 @@ class GVisorEngine:
         """Start or restore what ``launch`` says; returns the server's IP address."""
         spec = SandboxSpec.from_json(launch["spec"])
         secret_env: dict[str, str] = dict(launch.get("secret_env") or {})
-        try:
-            if launch.get("snapshot_id"):
-                address = await self._sandboxes.restore(sandbox_id(server), spec, str(launch["snapshot_id"]))
-            else:
-                address = await self._sandboxes.start(sandbox_id(server), spec, secret_env)
-        except SandboxError as error:
-            raise _translate(error) from error
-        return address.ip
+        snapshot_id = launch.get("snapshot_id")
+        with _in_our_words():
+            if snapshot_id is None:
+                return (await self._sandboxes.start(sandbox_id(server), spec, secret_env)).ip
+            self._verifying[snapshot_id] = asyncio.ensure_future(self._sandboxes.verify(snapshot_id))
+            try:
+                return (await self._sandboxes.restore(sandbox_id(server), spec, snapshot_id)).ip
+            except BaseException:
+                self._verifying.pop(snapshot_id).cancel()
+                raise
 
     async def address(self, server: Server) -> str | None:
         """The IP address of a server that runs, also one that an earlier life of the Hub started."""
@@ -73,8 +92,9 @@ class GVisorEngine:
     # ------------------------------------------------------------ protocol
 
     async def estimate(self, server: Server, facts: Mapping[str, Json]) -> Estimate:
-        size = await self._sandboxes.memory(sandbox_id(server))
-        free = shutil.disk_usage(self._sandboxes.snapshots_folder).free
+        with _in_our_words():
+            size = await self._sandboxes.memory(sandbox_id(server))
+            free = await self._sandboxes.room_on_disk()
         refusal, detail = (None, "") if free > size * 1.05 + (64 << 20) else ("disk_full", f"{size} bytes to save, {free} free")
         return Estimate(
             bytes=size,
@@ -97,15 +117,14 @@ class GVisorEngine:
             launch={"spec": request.launch["spec"]},  # never its environment, which holds the token
             identity=request.identity,
         )
-        try:
+        with _in_our_words():
             await self._sandboxes.save(
                 sandbox_id(server), request.pause_id, request.snapshot_id, manifest_to_json(manifest), request.deadline, request.frozen_for
             )
-        except SandboxError as error:
-            raise _translate(error) from error
 
     async def observe(self, server: Server, pause_id: str) -> Observation:
-        result = await self._sandboxes.observe(sandbox_id(server), pause_id)
+        with _in_our_words():
+            result = await self._sandboxes.observe(sandbox_id(server), pause_id)
         if isinstance(result, SandboxSaved):
             seconds = result.durable_at - result.frozen_at
             if seconds > 0 and result.bytes > MEASURED_FROM:
@@ -118,17 +137,21 @@ class GVisorEngine:
         return Nothing()
 
     async def confirm_frozen(self, server: Server, pause_id: str, seconds: float) -> bool:
-        return await self._sandboxes.frozen_unbroken(sandbox_id(server), pause_id, seconds)
+        with _in_our_words():
+            return await self._sandboxes.frozen_unbroken(sandbox_id(server), pause_id, seconds)
 
     async def thaw(self, server: Server, pause_id: str) -> None:
-        await self._sandboxes.thaw(sandbox_id(server), pause_id)
+        with _in_our_words():
+            await self._sandboxes.thaw(sandbox_id(server), pause_id)
 
     async def manifest(self, snapshot_id: str) -> SnapshotManifest | None:
-        try:
+        """With the spec of the sandbox that was saved, which is not today's."""
+        with _in_our_words():
             data = await self._sandboxes.manifest(snapshot_id)
-        except SandboxError as error:
-            raise _translate(error) from error
-        return None if data is None else manifest_from_json(data)
+            spec = await self._sandboxes.spec(snapshot_id)
+        if data is None or spec is None:
+            return None
+        return replace(manifest_from_json(data), launch={"spec": spec.to_json()})
 
     def launch(self, manifest: SnapshotManifest, plain: Mapping[str, Json]) -> Mapping[str, Json]:
         """The saved sandbox again, if today's cold start would grant the same: home, user, limits and read-only trees."""
@@ -146,22 +169,41 @@ class GVisorEngine:
         return {"spec": {**saved, "memory_limit": today.get("memory_limit")}, "secret_env": {}, "snapshot_id": manifest.snapshot_id}
 
     async def capacity(self, server: Server, manifest: SnapshotManifest) -> str | None:
-        return None if _available_memory() > manifest.bytes + MEMORY_MARGIN else "not_enough_memory"
+        """Whether it fits into free memory, beside the restores whose pages are still being loaded."""
+        now = time.monotonic()
+        self._promised = {other: promise for other, promise in self._promised.items() if promise[1] > now}
+        loading = sum(size for other, (size, _until) in self._promised.items() if other != sandbox_id(server))
+        if _available_memory() < loading + manifest.bytes + MEMORY_MARGIN:
+            return "not_enough_memory"
+        self._promised[sandbox_id(server)] = (manifest.bytes, now + LOADING_SECONDS + manifest.bytes / SLOWEST_LOADING)
+        return None
 
     async def alive(self, server: Server) -> bool:
-        return (await self._sandboxes.status(sandbox_id(server))).state in ("running", "frozen")
+        with _in_our_words():
+            return (await self._sandboxes.status(sandbox_id(server))).state in ALIVE
 
     async def signal(self, server: Server, manifest: SnapshotManifest) -> str:
-        status = await self._sandboxes.status(sandbox_id(server))
-        if status.state not in ("running", "frozen"):
+        """Our own restore succeeded, its sandbox lives, and every byte of its image is the one that was written."""
+        with _in_our_words():
+            verifying = self._verifying.pop(manifest.snapshot_id, None)
+            if verifying is not None:
+                await verifying
+            status = await self._sandboxes.status(sandbox_id(server))
+        if status.state not in ALIVE:
             return Signal.GONE
         return Signal.RESTORED if status.restored_from == manifest.snapshot_id else Signal.FRESH
 
+    async def aids(self, server: Server) -> Mapping[str, Json]:
+        with _in_our_words():
+            return await self._sandboxes.aids(sandbox_id(server))
+
     async def remove(self, server: Server) -> None:
-        await self._sandboxes.remove(sandbox_id(server))
+        with _in_our_words():
+            await self._sandboxes.remove(sandbox_id(server))
 
     async def delete(self, snapshot_id: str) -> None:
-        await self._sandboxes.delete(snapshot_id)
+        with _in_our_words():
+            await self._sandboxes.delete(snapshot_id)
 
     async def list(self) -> tuple[SnapshotManifest, ...]:
         found = []

@@ -62,7 +62,7 @@ class Credentials:
         """A cold start: keep the token that the Hub just minted, and the address that the server will know as its own."""
         row = orm.APIToken.find(self._internals.db, spawner.api_token)
         self._vault.put(self._store.read(key).owner.lineage, spawner.api_token)
-        self._store.update_extra(key, token_id=row.id if row is not None else None, address=spawner.server.base_url)
+        self._store.update_extra(key, token_id=row.id if row is not None else None, address=_address(spawner))
 
     def token(self, key: Key) -> str:
         """The server's token, or an empty string: after a Hub restart the spawner does not know it any more."""
@@ -99,7 +99,7 @@ class Credentials:
         old, row = self.token(key), self._row(key)
         if row is None or row.user is not spawner.user.orm_user or orm.APIToken.find(db, old) is not row:
             raise Refused("token_revoked")
-        if self._store.extra(key).get(ADDRESS) != spawner.server.base_url:
+        if self._store.extra(key).get(ADDRESS) != _address(spawner):
             raise Refused("address_changed")
         client = spawner.orm_spawner.oauth_client
         self._starts[key] = Start(
@@ -179,3 +179,8 @@ class Credentials:
         token_id, token = self._store.extra(key).get(TOKEN_ID), self.token(key)
         row = self._internals.db.get(orm.APIToken, token_id) if token_id is not None and token else None
         return row if row is not None and row.match(token) else None
+
+
+def _address(spawner: Any) -> str:
+    """What the server's processes know of their place in the Hub and could not learn anew."""
+    return f"{spawner.server.base_url} {spawner.oauth_client_id}"

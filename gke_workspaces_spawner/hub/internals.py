@@ -5,14 +5,16 @@ Read in jupyterhub 5.5.0 and 6.1.1; nothing else in the project reaches past the
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import timezone
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 from jupyterhub import orm
-from jupyterhub.handlers.base import BaseHandler
+from jupyterhub.handlers.base import BaseHandler, PrefixRedirectHandler, UserUrlHandler
 from sqlalchemy import inspect
 from tornado import web
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
@@ -148,6 +150,65 @@ def refusal(status: int, message: str, code: str) -> web.HTTPError:
     error.jupyterhub_message = message  # type: ignore[attr-defined]
     error.headers = {REASON_HEADER: code}  # type: ignore[attr-defined]
     return error
+
+
+MessageFor = Callable[[Any, str, str], Mapping[str, Any] | None]
+"""What to tell who asks (a handler) for a server (user, server); None for the Hub's own words."""
+
+
+def answer_programs(message_for: MessageFor) -> None:
+    """Let ``message_for`` say what programs are told that call a server which is not there.
+
+    The Hub redirects such calls to its own prefix and answers there "no longer running, restart it", in two handlers that come before
+    any that an extension can add. Where those methods are not there any more, the Hub's own words stand.
+    """
+    stock_fail = getattr(UserUrlHandler, "_fail_api_request", None)
+    if stock_fail is not None and not hasattr(stock_fail, "ours"):
+
+        def fail(handler: Any, user_name: str = "", server_name: str = "") -> None:
+            if not _told(handler, message_for(handler, user_name, server_name)):
+                stock_fail(handler, user_name, server_name)
+
+        fail.ours = True  # type: ignore[attr-defined]
+        UserUrlHandler._fail_api_request = fail
+    stock_get = getattr(PrefixRedirectHandler, "get", None)
+    if stock_get is not None and not hasattr(stock_get, "ours"):
+
+        def get(handler: Any) -> Any:
+            return None if _told(handler, _message(handler, message_for)) else stock_get(handler)
+
+        def other(handler: Any) -> None:
+            if not _told(handler, _message(handler, message_for)):
+                raise web.HTTPError(405)
+
+        get.ours = True  # type: ignore[attr-defined]
+        PrefixRedirectHandler.get = get
+        PrefixRedirectHandler.post = PrefixRedirectHandler.put = PrefixRedirectHandler.patch = PrefixRedirectHandler.delete = other
+        PrefixRedirectHandler._accept_token_auth = True
+        PrefixRedirectHandler._record_activity = UserUrlHandler._record_activity
+
+
+def _message(handler: Any, message_for: MessageFor) -> Mapping[str, Any] | None:
+    """For ``/user/NAME[/SERVER]/.../api/...`` outside of the Hub's prefix."""
+    base: str = handler.base_url
+    if not handler.request.path.startswith(base):
+        return None
+    word, *rest = (unquote(part) for part in handler.request.path[len(base) :].split("/"))
+    if word != "user" or "api" not in rest[1:]:
+        return None
+    user = handler.find_user(rest[0])
+    if user is None:
+        return None
+    return message_for(handler, user.name, rest[1] if rest[1] in user.orm_spawners else "")
+
+
+def _told(handler: Any, message: Mapping[str, Any] | None) -> bool:
+    if message is None:
+        return False
+    handler.set_status(503 if handler.app.use_legacy_stopped_server_status_code else 424)
+    handler.set_header("Content-Type", "application/json")
+    handler.finish(json.dumps({"status": handler.get_status(), **message}))
+    return True
 
 
 class _NoConnection:

@@ -29,14 +29,20 @@ class JupyterHubPort:
         self._credentials = credentials
         self._clock = clock
         self._log = log
+        self._unrouted: set[Key] = set()
+        """Servers whose route this life of the Hub has taken away; to take it away again would be an error in its log."""
 
     async def unroute(self, key: Key) -> None:
+        if key in self._unrouted:
+            return
         try:
             await self._internals.delete_route(key)
+            self._unrouted.add(key)
         except Exception as error:  # noqa: BLE001 - the proxy's errors have no common class; a proxy that is away has no route either
             self._log.warning("Could not remove the route of %s: %r", key, error)
 
     async def route(self, key: Key) -> None:
+        self._unrouted.discard(key)
         try:
             known = await self._internals.add_route(key)
         except Exception as error:  # noqa: BLE001 - the Hub's own check_routes adds it as soon as the proxy is back
@@ -52,6 +58,7 @@ class JupyterHubPort:
         if user is None or spawner is None:
             return
         await self.unroute(key)
+        self._unrouted.discard(key)
         await user.stop(key.server)
 
     async def suspend_tokens(self, key: Key) -> None:

@@ -6,16 +6,17 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ..lifecycle.model import Key, Workspace
-from ..lifecycle.phases import Phase
+from ..lifecycle.phases import OPEN, Phase
 from ..lifecycle.ports import Engine, Limits, Ports, Server
+from ..lifecycle.words import sentence
 from .clock import WallClock
 from .credentials import Credentials, Vault
 from .guest import HubGuest, guest_secret
-from .internals import Internals
+from .internals import Internals, answer_programs
 from .port import JupyterHubPort
 from .store import HubStore
 from .supervisor import Supervisor
@@ -46,6 +47,7 @@ class Workspaces:
         self.supervisor = Supervisor(self.ports, self.store, self.internals, self.log)
 
         self.store.observe(self._end_lineage)
+        answer_programs(_told)
 
     def _end_lineage(self, before: Workspace, after: Workspace) -> None:
         """The paused state was deleted: nothing may act with its tokens any more."""
@@ -74,3 +76,15 @@ class Workspaces:
     def _url_of(self, key: Key) -> str | None:
         spawner = self.internals.spawner(key)
         return None if spawner is None else spawner.workspace_url()
+
+
+def _told(handler: Any, user_name: str, server_name: str) -> Mapping[str, Any] | None:
+    """What a program that may use the server is told instead of "no longer running": that it is paused, or on its way there or back."""
+    workspaces = handler.settings["users"].settings.get(SETTING)
+    if workspaces is None or not handler.has_scope(f"access:servers!server={user_name}/{server_name}"):
+        return None
+    workspace = workspaces.store.read(Key(user_name, server_name))
+    if workspace.phase not in OPEN:
+        return None
+    said = sentence(workspace, workspaces.clock.time())
+    return {"message": f"This server cannot answer now. {said}", "reason": workspace.phase.value, "phase": workspace.phase.value}

@@ -32,6 +32,11 @@ def may_enter(handler: BaseHandler, key: Key) -> bool:
     return bool(handler.has_scope(f"access:servers!server={key.user}/{key.server}"))
 
 
+def may_look(handler: BaseHandler, key: Key) -> bool:
+    """Whether the requester may see the phase of that server; a server's own token may see no other server of its user."""
+    return any(handler.has_scope(f"{scope}!server={key.user}/{key.server}") for scope in ("read:servers", "access:servers"))
+
+
 def _snapshot(snapshot: SnapshotRef) -> dict[str, Any]:
     return {
         "id": snapshot.id,
@@ -113,10 +118,12 @@ class PageServices:
         mine = handler.current_user
         keys = []
         if isinstance(mine.orm_user if hasattr(mine, "orm_user") else None, orm.User):
-            keys += [Key(mine.name, name) for name in sorted({"", *mine.orm_user.orm_spawners})]
+            keys += [key for name in sorted({"", *mine.orm_user.orm_spawners}) if may_look(handler, key := Key(mine.name, name))]
         for row in workspaces.internals.orm_spawners():
-            key = Key(row.user.name, row.name) if row.user is not None else None
-            if key is not None and key not in keys and may_see(row, kind="server"):
+            if row.user is None or not may_see(row, kind="server"):
+                continue
+            key = Key(row.user.name, row.name)
+            if key not in keys:
                 keys.append(key)
         return [workspace_view(workspaces, key, hub_base=handler.hub.base_url, inside=may_enter(handler, key)) for key in keys]
 
@@ -130,11 +137,11 @@ class PageServices:
 
     def paused_form(self, spawner: Any, admin_form: str) -> str:
         """The Paused form as HTML, for the Hub's spawn page."""
-        handler = spawner.handler
-        key = spawner.workspace_key
-        view = workspace_view(spawner.workspaces, key, hub_base=handler.hub.base_url, inside=may_enter(handler, key))
+        handler = spawner.handler  # None after a start that was refused: then it is not known who looks
+        key, base_url = spawner.workspace_key, spawner.hub.base_url
+        view = workspace_view(spawner.workspaces, key, hub_base=base_url, inside=handler is not None and may_enter(handler, key))
         template = spawner.user.settings["jinja2_env_sync"].get_template("paused_form.html")
         html: str = template.render(
-            **template_vars(), view=view, admin_form=admin_form, base_url=handler.hub.base_url, follow_url=view["urls"]["follow"]
+            **template_vars(), view=view, admin_form=admin_form, base_url=base_url, follow_url=view["urls"]["follow"]
         )
         return html

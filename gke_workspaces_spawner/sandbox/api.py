@@ -230,6 +230,10 @@ class Sandboxes:
         with contextlib.suppress(_Gone):
             await self._call(Room(self.state, sandbox_id), {"call": "thaw", "pause_id": pause_id}, LONG_SECONDS)
 
+    async def aids(self, sandbox_id: str) -> dict[str, list[str]]:
+        """What the restore of that sandbox needed besides its snapshot; see :meth:`.room.Room.aids`."""
+        return await asyncio.to_thread(Room(self.state, sandbox_id).aids)
+
     # ------------------------------------------------------------ snapshots
 
     async def manifest(self, snapshot_id: str) -> dict[str, Json] | None:
@@ -305,8 +309,9 @@ class Sandboxes:
         return {"ip": found.ip, "netns": found.path, "resolv_conf": self._network.resolv_conf()}
 
     def _detach(self, sandbox_id: str) -> None:
+        """A restore may have another address, so that of a sandbox that is gone is free."""
         if self._network is not None:
-            self._network.detach(sandbox_id)
+            self._network.release(sandbox_id)
 
     async def _ensure_shim(self, room: Room) -> None:
         """Start a shim that takes over, unless one is there."""

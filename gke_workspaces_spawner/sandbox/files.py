@@ -18,26 +18,27 @@ CHUNK = 4 << 20
 """Bytes per entry of a chunk list."""
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Replace ``path`` by ``value``, durable before it becomes visible."""
-    write_bytes(path, json.dumps(value, sort_keys=True).encode())
+def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Replace ``path`` by ``value`` at once: a reader sees the old or the new, also when we are killed.
 
-
-def write_bytes(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace ``path`` by ``data``, durable before it becomes visible."""
+    ``durable`` as well when the machine is. What a room holds does not outlive the machine and needs none of that.
+    """
+    data = json.dumps(value, sort_keys=True).encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -58,18 +59,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def sync_tree(folder: Path) -> None:
-    """Make every file below ``folder`` and the folders themselves durable."""
-    for where, _, names in os.walk(folder):
-        for name in names:
-            fd = os.open(os.path.join(where, name), os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        sync_folder(Path(where))
 
 
 def remove_tree(path: Path) -> None:

@@ -107,7 +107,7 @@ class Store:
                     self._put(one.link)
 
     def keep(self, held: Iterable[Held], readonly: Sequence[str]) -> list[dict[str, Json]]:
-        """Copy every held file below the read-only binds; returns what ``kept.json`` says of them."""
+        """Copy every held file below the read-only binds, durably; returns what ``kept.json`` says of them."""
         entries: list[dict[str, Json]] = []
         for one in held:
             if bind_of(one.path, readonly) is None:
@@ -118,6 +118,7 @@ class Store:
                 entry |= {name: getattr(status, f"st_{name}") for name in ("ino", "size", "mtime_ns", "ctime_ns")}
                 entry["sha256"] = self._put(one.link)
             entries.append(entry)
+        sync_folder(self.folder)
         return entries
 
     def path(self, digest: str) -> Path:
@@ -162,7 +163,6 @@ class Store:
                 raise
             finally:
                 os.close(copy)
-            sync_folder(self.folder)
             index.write_text(digest, encoding="ascii")
             return digest
         finally:
@@ -191,6 +191,8 @@ class Patched(NamedTuple):
     layers: tuple[str, ...]
     """Uppermost first; one layer needs no overlay."""
     target: str
+    names: tuple[str, ...] = ()
+    """The files that have changed, of which the sandbox sees the old bytes."""
 
 
 def patches(entries: Iterable[dict[str, Json]], readonly: Sequence[str], store: Store, room: Path) -> list[Patched]:
@@ -215,14 +217,14 @@ def patches(entries: Iterable[dict[str, Json]], readonly: Sequence[str], store: 
         layer, target = room / "layers" / f"{number}-old", room / "layers" / f"{number}-view"
         layer.parent.mkdir(mode=0o700, exist_ok=True)
         if parts[0]["path"] == bind and parts[0]["kind"] == "file":
-            made.append(Patched(bind, (str(store.path(parts[0]["sha256"])),), ""))
+            made.append(Patched(bind, (str(store.path(parts[0]["sha256"])),), "", (bind,)))
             continue
         for folder in (layer, target):
             folder.mkdir()
             os.chmod(folder, 0o755)
         _fill(layer, bind, parts, store)
         layers = (str(layer), bind) if os.path.isdir(bind) else (str(layer),)
-        made.append(Patched(bind, layers, str(target)))
+        made.append(Patched(bind, layers, str(target), tuple(part["path"] for part in parts if part["kind"] == "file")))
     return made
 
 

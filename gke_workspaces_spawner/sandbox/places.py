@@ -13,6 +13,7 @@ from pathlib import Path
 from .errors import SandboxError
 from .files import read_json, write_json
 from .journal import note
+from .room import PLACES
 from .spec import Json, SandboxSpec
 
 
@@ -30,12 +31,12 @@ def hold_places(room: Path, spec: SandboxSpec, items: Iterable[Mapping[str, Json
         raise SandboxError("files_changed", f"open files of the home have gone and their places cannot be held: {error}") from error
     if made:
         said = [{"path": "/".join(one.path), "kind": one.kind, "device": one.device, "inode": one.inode} for one in made]
-        write_json(room / "places.json", {"home": spec.home, "uid": spec.uid, "gid": spec.gid, "made": said})
+        write_json(room / PLACES, {"home": spec.home, "uid": spec.uid, "gid": spec.gid, "made": said})
 
 
 def free_places(room: Path) -> None:
     """Remove what :func:`hold_places` made, where nobody has used it."""
-    places = read_json(room / "places.json")
+    places = read_json(room / PLACES)
     if places is None:
         return
     from . import homes

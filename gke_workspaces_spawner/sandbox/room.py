@@ -27,6 +27,12 @@ SOCKET = "s"
 START_SECONDS = 60.0
 """Bound of ``runsc run`` and ``runsc restore``."""
 
+PLACES = "places.json"
+"""In the room: placeholders that a restore made in the home."""
+
+PATCHED = "patched.json"
+"""In the room: files of the machine that a restore shows as they were."""
+
 
 class Room:
     """One room; reading it never blocks and needs no shim."""
@@ -47,6 +53,14 @@ class Room:
     def meta(self) -> dict[str, Json] | None:
         """``None`` until the sandbox has started."""
         return read_json(self.path / "meta.json")
+
+    def aids(self) -> dict[str, list[str]]:
+        """What its restore needed besides the snapshot: ``placeholders`` in the home, ``kept_files`` of the machine."""
+        places, patched = read_json(self.path / PLACES), read_json(self.path / PATCHED)
+        return {
+            "placeholders": [made["path"] for made in places["made"]] if places else [],
+            "kept_files": list(patched["files"]) if patched else [],
+        }
 
     def write_meta(self, meta: Mapping[str, Json]) -> None:
         """Say that the sandbox has started."""

@@ -28,13 +28,13 @@ from . import kept
 from .bundle import secret_text, write_bundle
 from .diskroom import memory_available, memory_bytes
 from .errors import SandboxError
-from .files import read_json, remove_tree
+from .files import read_json, remove_tree, write_json
 from .journal import note, note_error
 from .patched import PATCH_FAILED
 from .places import free_places, hold_places
 from .processes import Process, become_subreaper, command_lines, readable, reap, reap_leftovers, run
 from .removal import remove_container
-from .room import SOCKET, START_SECONDS, Room
+from .room import PATCHED, SOCKET, START_SECONDS, Room
 from .runsc import Runsc
 from .saving import Saver
 from .snapshots import Shelf
@@ -96,6 +96,7 @@ class Shim:
         write_bundle(self.room.path, spec, **self.network, etc=made["etc"], sources=sources)
         options = ("--background", "--direct", "-image-path", str(image))
         hold_places(self.room.path, spec, manifest["open_files"])
+        write_json(self.room.path / PATCHED, {"files": sorted(name for patch in patches for name in patch.names)})
         # runsc takes a mount for another one when its source is on overlayfs at one time and not at another: we have checked.
         command = self.runsc.command("restore", *options, *self._where(), self.room.id, flags=("--restore-spec-validation=ignore",))
         self._launch("restore_failed", patches, command)

@@ -57,7 +57,7 @@ class Shelf:
             files[entry.name] = {"size": size} if entry.name == PAGES else {"size": size, "sha256": sha256_file(Path(entry.path))}
         body = {"version": 1, "snapshot": snapshot_id, "files": files}
         write_json(partial / MACS, {**body, "mac": mac_of(self._key, body)})
-        for name in files:
+        for name in (*files, MACS):
             with open(partial / name, "rb") as file:
                 os.fsync(file.fileno())
         sync_folder(partial)
@@ -136,7 +136,7 @@ class Shelf:
         with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
                 body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": list(chunks(folder / PAGES))}
-                write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)})
+                write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)}, durable=True)
 
     def verify(self, snapshot_id: str) -> None:
         """Compare every byte of the pages with the seal (about 1 GB/s); seals first what was never sealed.

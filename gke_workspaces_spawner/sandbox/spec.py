@@ -117,6 +117,9 @@ class Network(Protocol):
     def detach(self, sandbox_id: str) -> None:
         """Remove everything that :meth:`attach` made; may be repeated."""
 
+    def release(self, sandbox_id: str) -> None:
+        """Detach, and give the address to whoever needs one next."""
+
     def attached(self) -> Iterable[str]:
         """Ids that have a namespace."""
 

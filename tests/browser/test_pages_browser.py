@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from gke_workspaces_spawner.hubapi import urls
 from tests.fakes.pages import HOSTILE, SERVERS, RunningHub, started
 from tests.ports import free_port
-
-CHROMIUM = "/usr/bin/chromium"
 
 
 @pytest.fixture(scope="module")
@@ -22,32 +20,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     (home / f"{HOSTILE.replace('/', '')}.txt").write_text("hello")
     with started(tmp_path_factory.mktemp("hub"), home, free_port()) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    made = browser.new_context(locale="en-GB", timezone_id="UTC", viewport={"width": 1100, "height": 800})
-    made.set_default_timeout(10_000)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A page; the test fails when a script on it does."""
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    assert errors == []
 
 
 def log_in(hub: RunningHub, page: Page, user: str) -> None:

@@ -27,7 +27,7 @@ class Handler(BaseHTTPRequestHandler):
     verifier: Verifier
 
     def do_GET(self) -> None:
-        if self.path == BASE + "count":
+        if unquote(self.path) == unquote(BASE) + "count":
             memory["count"] += 1
             self.answer(200, {"boot_id": BOOT_ID, "pid": os.getpid(), "count": memory["count"]})
         else:

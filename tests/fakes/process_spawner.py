@@ -2,8 +2,8 @@
 
 For the hub level: real Hub, real proxy, real single-user server with its memory; only the engine is a fake. What the engine knows
 lies in files, so it survives the death of the Hub that started it. Faults are read from ``faults.json`` in the state folder:
-``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code; ``hold``: a phase
-whose work does not end as long as the fault is there (``preparing``, ``saved``, ``stopping``, ``restoring``, ``deleting``).
+``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code; ``refuse_start``; ``hold``: a phase
+whose work does not end as long as the fault is there (``preparing``, ``checkpointing``, ``saved``, ``stopping``, ``restoring``, ``deleting``).
 With ``kill.json`` the Hub kills itself right after a phase was persisted.
 """
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyterhub.spawner import Spawner
+from tornado import web
 from traitlets import Unicode
 
 from gke_workspaces_spawner.hub.mixin import PausableMixin
@@ -188,7 +189,7 @@ class ProcessEngine:
         save = json.loads(path.read_text())
         if save["state"] == "failed":
             return Failed("save_failed", "as the test asked for", save["alive"])
-        if save["state"] == "saving":
+        if save["state"] == "saving" or self._fault("hold") == "checkpointing":
             return Saving(save["at"], 0.5)
         return Saved(1 << 20, save["at"], save["at"], save["until"], "")
 
@@ -286,6 +287,14 @@ class ProcessWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         workspaces = Workspaces(settings, ProcessEngine(state), TokenFiles(state / "tokens"), limits)
         workspaces.store.observe(KillSwitch(state))
         return workspaces
+
+    def run_pre_spawn_hook(self) -> Any:
+        """A deployment's hook that refuses."""
+        engine = self.workspaces.engine
+        assert isinstance(engine, ProcessEngine)
+        if engine._fault("refuse_start"):
+            raise web.HTTPError(403, "Not today.")
+        return super().run_pre_spawn_hook()
 
     async def workspace_plain_launch(self) -> Mapping[str, Any]:
         self.ip, self.port = "127.0.0.1", 0

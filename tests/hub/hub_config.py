@@ -28,7 +28,7 @@ c.JupyterHub.cleanup_proxy = settings.get("cleanup_proxy", True)
 c.ConfigurableHTTPProxy.should_start = False
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings['proxy_api_port']}"
 c.ConfigurableHTTPProxy.auth_token = settings["proxy_token"]
-c.JupyterHub.services = [{"name": "test", "api_token": settings["admin_token"]}]
+c.JupyterHub.services = [{"name": "test", "api_token": settings["admin_token"]}, *settings.get("services", [])]
 c.JupyterHub.load_roles = [
     {
         "name": "test",

@@ -10,14 +10,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import requests
 
 from gke_workspaces_spawner.cli import bring
 from gke_workspaces_spawner.cli.places import cache
@@ -26,6 +28,10 @@ from tests.ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 POLL_SECONDS = 0.05
+
+
+Answer = tuple[int, Any]
+"""Status and parsed JSON."""
 
 
 class NotYet(AssertionError):
@@ -65,6 +71,7 @@ class RunningHub:
         }
         self.url = f"http://127.0.0.1:{self.settings['port']}"
         self._tokens: dict[str, str] = {}
+        self._pool = ThreadPoolExecutor(8)
         self._hub: subprocess.Popen[bytes] | None = None
         self._proxy: subprocess.Popen[bytes] | None = None
 
@@ -132,6 +139,7 @@ class RunningHub:
 
     def close(self) -> None:
         """End Hub and proxy."""
+        self._pool.shutdown()
         for process in (self._hub, self._proxy):
             if process is not None:
                 with contextlib.suppress(ProcessLookupError):
@@ -181,6 +189,25 @@ class RunningHub:
             self.call("POST", f"/users/{quoted}", {})
             self._tokens[name] = self.call("POST", f"/users/{quoted}/tokens", {"note": "test"})[1]["token"]
         return self._tokens[name]
+
+    def forget_user(self, name: str) -> None:
+        """Its tokens are gone with it; :meth:`user` makes a new one."""
+        self._tokens.pop(name, None)
+
+    def resume_as_admin(self, user: str) -> None:
+        status, answer = self.call("POST", self.path(user))
+        assert status in (201, 202), answer
+
+    def browser(self, user: str) -> requests.Session:
+        """A new browser, logged in at the Hub."""
+        self.user(user)
+        session = requests.Session()
+        page = session.get(f"{self.url}/hub/login", timeout=30)
+        form = {"username": user, "password": self.password, "_xsrf": session.cookies.get("_xsrf", path="/hub/")}
+        answer = session.post(f"{self.url}/hub/login", data=form, allow_redirects=False, timeout=30)
+        assert page.status_code == 200
+        assert answer.status_code == 302, answer.text
+        return session
 
     @staticmethod
     def path(user: str, server: str = "") -> str:
@@ -247,12 +274,9 @@ class RunningHub:
         """Ask for a verb of the open pause (or of the one that is given), by the server's owner."""
         return self.ask("POST", user, server, f"/pause/{pause_id or self.pause_id(user, server)}/{verb}", {} if body is None else body)
 
-    def spawn_call(self, method: str, user: str, server: str = "", path: str = "") -> threading.Thread:
-        """A call whose answer takes as long as what it does; the thread ends with it."""
-        token = self.user(user)
-        thread = threading.Thread(target=lambda: self.call(method, self.path(user, server) + path, {}, token=token), daemon=True)
-        thread.start()
-        return thread
+    def in_background(self, call: Callable[[], Answer]) -> Future[Answer]:
+        """A call whose answer takes as long as what it does."""
+        return self._pool.submit(call)
 
     # ------------------------------------------------------------ behind REST
 
@@ -269,7 +293,7 @@ class RunningHub:
 
     def record(self, user: str, server: str = "") -> dict[str, Any]:
         """The workspace as it is in the database, with its extras."""
-        query = "SELECT state FROM spawners JOIN users ON users.id = spawners.user_id WHERE users.name = ? AND spawners.name = ?"
+        query = "SELECT spawners.state FROM spawners JOIN users ON users.id = spawners.user_id WHERE users.name = ? AND spawners.name = ?"
         state: dict[str, Any] = json.loads(self.rows(query, user, server)[0][0])["gke_workspaces"]
         return {**state["workspace"], "extra": state["extra"]}
 

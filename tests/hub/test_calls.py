@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from gke_workspaces_spawner.lifecycle.phases import CALLS, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Call, Outcome, Phase
 
-from .running import RunningHub, wait_for
+from .running import Answer, RunningHub, wait_for
 
 SETTINGS = {"spawner": {"wait_timeout": 120}}
 
-Answered = tuple[int, Any]
 HOLDS: dict[Phase, dict[str, str]] = {
     Phase.RUNNING: {},
     Phase.PREPARING: {"hold": "preparing"},
-    Phase.CHECKPOINTING: {"save": "hang"},
+    Phase.CHECKPOINTING: {"hold": "checkpointing"},
     Phase.SAVED: {"hold": "saved"},
     Phase.STOPPING: {"hold": "stopping"},
     Phase.PAUSED: {},
@@ -47,14 +45,14 @@ def bring_to(hub: RunningHub, user: str, server: str, phase: Phase) -> str:
         assert hub.verb("resume", user, server)[0] == 202
         hub.wait_phase(phase.value, user, server)
     elif phase is Phase.DELETING:
-        hub.spawn_call("DELETE", user, server, f"/pause/{pause_id}")
+        hub.in_background(lambda: hub.ask("DELETE", user, server, f"/pause/{pause_id}"))
         hub.wait_phase(phase.value, user, server)
     if phase is Phase.UNPROVEN:
         hub.wait_ready(user, server)
     return pause_id
 
 
-CALLERS: dict[Call, Callable[[RunningHub, str, str, str], Answered]] = {
+CALLERS: dict[Call, Callable[[RunningHub, str, str, str], Answer]] = {
     Call.START: lambda hub, user, server, pause_id: hub.verb("resume", user, server, pause_id),
     Call.STOP: lambda hub, user, server, pause_id: hub.ask("DELETE", user, server),
     Call.PAUSE: lambda hub, user, server, pause_id: hub.ask("POST", user, server, "/pause", {}),
@@ -106,9 +104,12 @@ def test_a_call_is_answered_as_the_table_says(hub: RunningHub, ann: str, call: C
         return
     pause_id = bring_to(hub, ann, server, phase)
     before = hub.workspace(ann, server)
-    if HOLDS[phase].get("hold") == "deleting" and call is Call.DISCARD:
+    answered = hub.in_background(lambda: CALLERS[call](hub, ann, server, pause_id))
+    if phase is Phase.DELETING and call in (Call.DISCARD, Call.DELETE):  # they wait for the deletion that is under way
+        with pytest.raises(TimeoutError):
+            answered.result(0.5)
         hub.fault()
-    status, answer = CALLERS[call](hub, ann, server, pause_id)
+    status, answer = answered.result(60)
     expected = CALLS[call][phase]
     assert status < 500, answer
     if call in OURS and expected.outcome is Outcome.REFUSE:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def local_hub(folder: Path, settings: Mapping[str, Any] | None = None) -> Iterat
         state = folder / "state"
         if (state / "network").exists():
             network = Network.load(state)
-            asyncio.run(_remove_all(Sandboxes(state, runsc=runsc(), network=network, mac_key=bytes(32))))
+            with ThreadPoolExecutor(1) as thread:  # a browser test has an event loop in this one
+                sandboxes = Sandboxes(state, runsc=runsc(), network=network, mac_key=bytes(32))
+                thread.submit(lambda: asyncio.run(_remove_all(sandboxes))).result()
             network.close()
         shutil.rmtree(state / "snapshots", ignore_errors=True)
 

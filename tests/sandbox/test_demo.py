@@ -20,6 +20,7 @@ from urllib.parse import quote
 import pytest
 
 from gke_workspaces_spawner.cli import settings, stopping
+from gke_workspaces_spawner.cli.leftovers import end_leftovers
 from gke_workspaces_spawner.sandbox.network import Network
 from tests.ports import free_port
 
@@ -115,9 +116,8 @@ def demo(tmp_path: Path, nothing_left: None) -> Iterator[Demo]:
         demo.process.wait()
     chosen = settings.load(demo.state)
     if chosen:
-        from gke_workspaces_spawner.cli.leftovers import end_leftovers
-
         end_leftovers(chosen)
+    if chosen and (demo.state / "network").exists():
         network = Network.load(demo.state)
         stopping.end_sandboxes(chosen, network)
         for sandbox in network.attached():
