@@ -10,7 +10,6 @@ The token itself lies in a :class:`Vault` (one Secret on a cluster, a 0600 file 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jupyterhub import orm
@@ -25,19 +24,12 @@ MINTED_ID = "minted_id"
 """The token that the Hub mints for a resume and deletes once the old one is used again; ours to delete when that fails."""
 SUSPENDED = "suspended"
 ADDRESS = "address"
+CLIENT = "client"
+"""Allowed scopes and description of the OAuth client as the Hub made it for a resume that is under way."""
 NOTE = "Server at "
 """How the Hub's notes on tokens of servers begin."""
 MAX_BROWSER_TOKENS = 50
 """Browser tokens whose scopes are remembered; more than that are dropped, their browsers log in again."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """What the Hub made for a start that re-uses an old token."""
-
-    scopes: list[str]
-    allowed_scopes: list[str]
-    description: str
 
 
 class Vault(Protocol):
@@ -56,7 +48,8 @@ class Credentials:
         self._store = store
         self._vault = vault
         self._log = log
-        self._starts: dict[Key, Start] = {}
+        self._scopes: dict[Key, list[str]] = {}
+        """Of the tokens that the Hub minted for resumes under way."""
 
     def remember(self, spawner: Any, key: Key) -> None:
         """A cold start: keep the token that the Hub just minted, and the address that the server will know as its own."""
@@ -101,18 +94,18 @@ class Credentials:
             raise Refused("token_revoked")
         if self._store.extra(key).get(ADDRESS) != _address(spawner):
             raise Refused("address_changed")
+        self._scopes[key] = list(minted.scopes)
         client = spawner.orm_spawner.oauth_client
-        self._starts[key] = Start(
-            list(minted.scopes), list(client.allowed_scopes) if client is not None else [], client.description if client is not None else ""
-        )
+        if client is not None:
+            self._store.update_extra(key, client=[list(client.allowed_scopes), client.description])
         spawner.api_token = old
 
     def awaken(self, key: Key) -> None:
         """The restored process starts now: its tokens act again, the server's own with the scopes that one minted now has."""
-        row, start = self._row(key), self._starts.get(key)
-        if row is None or start is None:
+        row, scopes = self._row(key), self._scopes.pop(key, None)
+        if row is None or scopes is None:
             raise Refused("token_revoked")
-        row.update_scopes(start.scopes)
+        row.update_scopes(scopes)
         suspended: dict[str, list[str]] = self._store.extra(key).get(SUSPENDED) or {}
         for token in self._browser_tokens(key):
             if str(token.id) in suspended:
@@ -132,25 +125,36 @@ class Credentials:
             db.commit()
         self._store.update_extra(key, minted_id=None)
 
-    def settle(self, spawner: Any, key: Key) -> None:
-        """The Hub has taken the old token: put back what that forgets, the OAuth client's allowed scopes and description.
-
-        In jupyterhub 4.1 to 6.1 the second ``add_client`` call of ``User.spawn`` omits both.
-        """
-        self._store.update_extra(key, minted_id=None)
-        start = self._starts.pop(key, None)
-        client = spawner.orm_spawner.oauth_client
-        if start is None or client is None:
+    def drop_unused(self, spawner: Any, key: Key) -> None:
+        """A start that ended before ours began (a hook refused it) leaves its token too: the Hub keeps tokens of what will resume."""
+        token = spawner.api_token
+        if not token or token == self.token(key):
             return
-        if list(client.allowed_scopes) != start.allowed_scopes or client.description != start.description:
-            client.allowed_scopes = start.allowed_scopes
-            client.description = start.description
+        row = orm.APIToken.find(self._internals.db, token)
+        if row is not None and row.user is spawner.user.orm_user:
+            self._internals.db.delete(row)
             self._internals.db.commit()
+        spawner.api_token = self.token(key)
+
+    def settle(self, spawner: Any, key: Key) -> None:
+        """The server is up: the old token is the OAuth client's secret, and the client has what the Hub's re-use of tokens forgets.
+
+        In jupyterhub 4.1 to 6.1 the second ``add_client`` call of ``User.spawn`` omits allowed scopes and description. A Hub that
+        was killed between the proof and that call has not made it at all.
+        """
+        kept = self._store.extra(key).get(CLIENT)
+        self.drop_minted(key)
+        if kept is None:
+            return
+        allowed, description = kept
+        if spawner.orm_spawner.oauth_client is not None:
+            self._internals.set_oauth_client(spawner, self.token(key), allowed, description)
+        self._store.update_extra(key, client=None)
 
     def forget(self, key: Key) -> None:
         """The lineage ends (stop, start fresh, discard, deletion): drop its token rows and the vault's copy."""
         self.drop_minted(key)
-        self._starts.pop(key, None)
+        self._scopes.pop(key, None)
         db = self._internals.db
         row = self._row(key)
         if row is not None:
@@ -161,7 +165,7 @@ class Credentials:
                 db.delete(token)
         db.commit()
         self._vault.drop(self._store.read(key).owner.lineage)
-        self._store.update_extra(key, token_id=None, suspended=None, address=None)
+        self._store.update_extra(key, token_id=None, suspended=None, address=None, client=None)
 
     def forget_client(self, key: Key) -> None:
         """The paused state is gone and no server is up: the OAuth client goes as at an ordinary stop, with its browser tokens."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import timezone
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from jupyterhub import orm
 from jupyterhub.handlers.base import BaseHandler, PrefixRedirectHandler, UserUrlHandler
@@ -131,6 +131,20 @@ class Internals:
         if spawner._spawn_future is not None and spawner._spawn_future.done():
             spawner._spawn_future = None
         return spawner
+
+    def set_oauth_client(self, spawner: Any, token: str, allowed_scopes: list[str], description: str) -> None:
+        """Make that token the secret of the server's OAuth client, and give it these scopes and words."""
+        client = spawner.orm_spawner.oauth_client
+        self.settings["oauth_provider"].add_client(
+            client.identifier, token, client.redirect_uri, allowed_scopes=allowed_scopes, description=description
+        )
+        self.db.commit()
+
+    def set_address(self, spawner: Any, url: str) -> None:
+        """Where the server listens, in its row: the Hub itself writes it after ``start`` only, and may be killed before."""
+        parts = urlsplit(url)
+        spawner.server.proto, spawner.server.ip, spawner.server.port = parts.scheme, parts.hostname, parts.port
+        self.db.commit()
 
     @staticmethod
     async def apply_options(spawner: Any, options: Mapping[str, Any]) -> None:

@@ -249,6 +249,8 @@ class PausableMixin(HasTraits):
         if workspace.phase in PAUSE_UNDER_WAY and workspace.phase is not Phase.STOPPING:
             return None
         if workspace.phase in (Phase.PAUSED, Phase.DELETING):
+            if not self._spawn_pending:  # type: ignore[attr-defined]
+                workspaces.credentials.drop_unused(self, key)
             return 0
         if await workspaces.engine.alive(workspaces.server(key)):
             return None

@@ -73,7 +73,11 @@ class JupyterHubPort:
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
         self._credentials.awaken(key)
-        await self._spawner(key).workspace_launch(spec)
+        spawner = self._spawner(key)
+        await spawner.workspace_launch(spec)
+        url = spawner.workspace_url()
+        if url is not None:
+            self._internals.set_address(spawner, url)
 
     async def routed(self, key: Key, timeout: float) -> bool:
         """Whether the Hub came to call the server ready; False as soon as its spawn ended in another way."""

@@ -33,6 +33,11 @@ ANSWER_SECONDS = 0.5
 """A start is answered after that long, whether it has ended or not."""
 
 
+def _no_constant(text: str) -> float:
+    """NaN and the infinities, which Python reads and JSON does not know."""
+    raise ValueError(text)
+
+
 class WorkspaceAPIHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is untyped
     """Finds the server and its workspace, and writes errors with their reason code."""
 
@@ -53,7 +58,7 @@ class WorkspaceAPIHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is un
         if not self.request.body.strip():
             return {}
         try:
-            body = json.loads(self.request.body)
+            body = json.loads(self.request.body, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise Refused("bad_request", "the body is not JSON") from error
         if not isinstance(body, dict):
@@ -220,6 +225,8 @@ class VerbHandler(WorkspaceAPIHandler):
 
     async def post(self, user_name: str, server_name: str = "", pause_id: str = "", verb: str = "") -> None:
         self.body()
+        if verb not in self.VERBS:
+            raise Refused("bad_request", f"there is {', '.join(self.VERBS)}")
         await getattr(self, verb)(user_name=user_name, server_name=server_name, pause_id=pause_id)
 
 
@@ -258,7 +265,7 @@ class KickHandler(WorkspaceAPIHandler):
 
 _DEFAULT = r"/api/users/(?P<user_name>[^/]+)/server"
 _NAMED = r"/api/users/(?P<user_name>[^/]+)/servers/(?P<server_name>[^/]+)"
-_PAUSE = r"(?P<pause_id>[A-Za-z0-9_-]{1,64})"
+_PAUSE = r"(?P<pause_id>[^/]+)"
 
 
 def handlers() -> list[tuple[str, type[WorkspaceAPIHandler]]]:
@@ -266,7 +273,7 @@ def handlers() -> list[tuple[str, type[WorkspaceAPIHandler]]]:
     of_a_server: list[tuple[str, type[WorkspaceAPIHandler]]] = [
         (r"/pause", PauseHandler),
         (r"/pause/preflight", PreflightHandler),
-        (rf"/pause/{_PAUSE}/(?P<verb>{'|'.join(VerbHandler.VERBS)})", VerbHandler),
+        (rf"/pause/{_PAUSE}/(?P<verb>[^/]+)", VerbHandler),
         (rf"/pause/{_PAUSE}", NamedPauseHandler),
     ]
     return [

@@ -56,7 +56,7 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
       trans,
       spawnUrl: spawnUrl(paths.urls),
       server: paths.urls.base,
-      store: window.localStorage,
+      store: window.sessionStorage,
       page: window,
       receipt: () => extension.receipt()
     };

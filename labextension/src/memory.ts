@@ -26,7 +26,7 @@ function receiptKey(server: string): string {
   return `gke-workspaces:receipt:${server}`;
 }
 
-/** Whether this browser has shown the receipt of that pause of that server. */
+/** Whether the receipt of that pause of that server was shown to whom the store belongs (a tab, a browser). */
 export function told(store: Store, server: string, pauseId: string): boolean {
   return read(store, receiptKey(server)) === pauseId;
 }

@@ -106,11 +106,15 @@ function tellFailure(reason: IReason | null, trans: Translate): void {
 const TRIES = 6;
 const BETWEEN = 1500;
 
-/** Tell the receipt of the restore that the server speaks of, once for each pause. Never rejects. */
+/** Milliseconds after a restore in which a tab that is new tells of it; later ones open on a server that simply runs. */
+const NEWS = 300_000;
+
+/** Tell the receipt of the restore that the server speaks of, once for each pause in each tab. Never rejects. */
 export async function tellReceipt(status: IStatus, given: INotices): Promise<void> {
   const { trans } = given;
   const pauseId = status.restored?.pause_id;
-  if (!pauseId || told(given.store, given.server, pauseId)) {
+  const age = Date.now() - (status.restored?.at ?? 0) * 1000;
+  if (!pauseId || age > NEWS || told(given.store, given.server, pauseId)) {
     return;
   }
   let receipt: IReceipt | null = null;
@@ -119,9 +123,6 @@ export async function tellReceipt(status: IStatus, given: INotices): Promise<voi
       await new Promise(resolve => setTimeout(resolve, BETWEEN));
     }
     receipt = await given.receipt().catch(() => null);
-  }
-  if (told(given.store, given.server, pauseId)) {
-    return; // Another tab was quicker.
   }
   tell(given.store, given.server, pauseId);
   const text = receiptText(receipt, false, trans);

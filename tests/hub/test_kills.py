@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sqlite3
+
 import pytest
 
 from .running import RunningHub, wait_for
@@ -25,7 +29,9 @@ PHASES = [
 def test_a_killed_hub_finds_its_way(hub: RunningHub, ann: str, phase: str, proof: bool, group: bool) -> None:
     hub.start_server(ann)
     first = hub.count(ann)
-    tokens = hub.rows("SELECT count(*) FROM api_tokens")
+    last = first["count"]
+    tokens = "SELECT t.id FROM api_tokens t JOIN users u ON u.id = t.user_id WHERE u.name = ? AND t.note LIKE 'Server at%'"
+    (row,) = hub.rows(tokens, ann)
     at_resume = phase in ("waiting", "restoring", "running")
     if at_resume:
         hub.pause(ann)
@@ -45,15 +51,36 @@ def test_a_killed_hub_finds_its_way(hub: RunningHub, ann: str, phase: str, proof
         assert len(view["snapshots"]) == 1
         assert hub.model(ann).get("ready") is not True
     assert hub.pid(ann) == first["pid"]
-    for cycle in range(2):
+    for _ in range(2):
         if hub.workspace(ann)["phase"] == "running":
             hub.wait_ready(ann)
-            assert hub.count(ann) == {**first, "count": first["count"] + cycle + 1}
             hub.pause(ann)
         hub.resume(ann)
+        last += 1
+        assert hub.count(ann) == {**first, "count": last}
     assert hub.pid(ann) == first["pid"]
-    assert hub.count(ann)["boot_id"] == first["boot_id"]
-    wait_for("one token row", lambda: hub.rows("SELECT count(*) FROM api_tokens") == tokens, 10)
+    assert hub.rows(tokens, ann) == [row]
+    assert hub.record(ann)["extra"].keys() == {"token_id", "address", "options"}
+
+
+def test_a_record_of_a_newer_version_is_kept_aside_and_the_server_can_be_started(hub: RunningHub, ann: str) -> None:
+    hub.start_server(ann)
+    hub.pause(ann)
+    hub.kill()
+    saved = hub.record(ann)
+    with contextlib.closing(sqlite3.connect(hub.folder / "hub.sqlite", timeout=20)) as database, database:
+        query = "SELECT s.id, s.state FROM spawners s JOIN users u ON u.id = s.user_id WHERE u.name = ?"
+        row, state = database.execute(query, (ann,)).fetchone()
+        newer = json.loads(state)
+        newer["gke_workspaces"]["workspace"]["version"] = 99
+        database.execute("UPDATE spawners SET state = ? WHERE id = ?", (json.dumps(newer), row))
+    hub.start()
+    view = hub.workspace(ann)
+    assert (view["phase"], view["reason"]["code"], view["actions"]) == ("running", "record_unreadable", ["start"])
+    hub.start_server(ann)
+    assert hub.record(ann)["extra"]["unreadable"]["pause"] == saved["pause"]
+    hub.pause(ann)
+    hub.resume(ann)
 
 
 def test_nothing_of_all_this_was_an_unhandled_error(light_hub: RunningHub) -> None:

@@ -99,10 +99,12 @@ def test_a_form_without_a_token_of_the_page_does_nothing(hub: RunningHub, ann: s
 
 def test_a_fresh_start_that_the_hub_refused_does_not_make_a_later_start_fresh(hub: RunningHub, ann: str) -> None:
     first = paused(hub, ann)
+    rows = hub.rows("SELECT id FROM api_tokens ORDER BY id")
     hub.fault(refuse_start="yes")
     status, answer = hub.verb("fresh", ann, body={"user_options": {"profile": "small"}})
     assert 400 <= status < 500, answer
     assert answer["reason"]
+    assert hub.rows("SELECT id FROM api_tokens ORDER BY id") == rows
     wait_for("the wish to be forgotten", lambda: hub.workspace(ann)["intent"] == "none")
     hub.fault()
     hub.resume(ann)

@@ -58,9 +58,7 @@ def test_a_server_s_own_token_may_pause_look_and_cancel_and_no_more(
     if path == "/pause" and method == "POST":
         assert status == 202
         hub.wait_phase("paused", ann)
-    else:
-        listed = hub.call("GET", "/workspaces", token=token)[1]["workspaces"]
-        assert [(v["user"], v["server"]) for v in listed] == [(ann, "")]
+    assert hub.call("GET", "/workspaces", token=token)[0] == 403
 
 
 def test_who_may_not_enter_a_server_sees_phase_bytes_and_times_but_no_names(hub: RunningHub, ann: str) -> None:
@@ -96,8 +94,7 @@ def test_who_has_no_right_to_a_server_does_not_learn_that_it_exists(hub: Running
             assert here[0] in (403, 404)
             assert here == gone
             assert here[1]["reason"] in ("not_allowed", "unknown_server")
-    assert ann not in json.dumps(hub.call("GET", "/workspaces", token=stranger)[1]["workspaces"]).replace(f"{ann}-stranger", "")
-    assert hub.call("GET", "/workspaces", token=OTHER)[0] == 403
+        assert hub.call("GET", "/workspaces", token=token)[0] == 403
 
 
 def test_a_cookie_needs_the_token_of_the_page(hub: RunningHub, ann: str) -> None:
@@ -105,7 +102,8 @@ def test_a_cookie_needs_the_token_of_the_page(hub: RunningHub, ann: str) -> None
     browser = hub.browser(ann)
     url = f"{hub.url}/hub/api/users/{ann}/server/pause"
     for method in ("GET", "POST"):
-        answer = browser.request(method, url, json={} if method == "POST" else None, timeout=30)
+        script = {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "empty"}
+        answer = browser.request(method, url, json={} if method == "POST" else None, headers=script, timeout=30)
         assert answer.status_code == 403
         assert answer.json()["reason"] in ("not_allowed", "not_logged_in")
     assert hub.workspace(ann)["phase"] == "running"
@@ -137,8 +135,6 @@ BODIES = [
     b'"text"',
     b"\xff\xfe\x00",
     b"[" * 50_000,
-    b'{"user_options": 5}',
-    b'{"user_options": []}',
     b'{"a": NaN}',
     b'{"a": ' + b"9" * 5000 + b"}",
     b'{"a": "' + b"x" * 70_000 + b'"}',
@@ -171,6 +167,14 @@ def test_a_bad_body_is_answered_with_a_sentence_and_a_reason(hub: RunningHub, pa
     assert hub.workspace(paused_user)["revision"] == before
 
 
+@pytest.mark.parametrize("options", [5, [], "text", True])
+def test_options_that_are_no_object_are_refused_and_nothing_starts(hub: RunningHub, paused_user: str, options: object) -> None:
+    status, answer = hub.verb("fresh", paused_user, body={"user_options": options})
+    assert (status, answer["reason"]) == (400, "bad_request")
+    assert hub.workspace(paused_user)["phase"] == "paused"
+    assert hub.workspace(paused_user)["intent"] == "none"
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -196,7 +200,7 @@ def test_a_bad_body_is_answered_with_a_sentence_and_a_reason(hub: RunningHub, pa
 def test_a_bad_address_or_method_is_a_refusal(hub: RunningHub, paused_user: str, method: str, path: str) -> None:
     answer = requests.request(
         method,
-        f"{hub.url}/hub/api{path}",
+        f"http://127.0.0.1:{hub.settings['hub_port']}/hub/api{path}",  # the proxy itself fails on some of them
         data="{}" if method in ("POST", "PUT", "PATCH") else None,
         headers={"Authorization": f"token {hub.admin_token}", "Content-Type": "application/json"},
         timeout=30,

@@ -20,7 +20,7 @@ SETTINGS: dict[str, Any] = {
         "server_token_scopes": ["users:activity!user", "access:servers!server", "custom:gke-workspaces:pause!server", "list:users"],
     },
 }
-WHO = {"kind", "name", "admin", "groups", "session_id", "scopes", "auth_state", "token_id"}
+WHO = {"kind", "name", "admin", "groups", "session_id", "scopes", "auth_state", "token_id", "user_info"}
 """All that a token without scopes may ask for: whose it is."""
 
 
