@@ -75,8 +75,8 @@ class Credentials:
             elif token.scopes:
                 suspended[str(token.id)] = list(token.scopes)
                 token.scopes = []
+        self._store.update_extra(key, suspended=suspended or None)  # in one transaction with the scopes that it remembers
         db.commit()
-        self._store.update_extra(key, suspended=suspended or None)
 
     def reuse(self, spawner: Any, key: Key) -> None:
         """A resume begins: hand the old token to the Hub. It has no power before :meth:`awaken`.
@@ -110,8 +110,8 @@ class Credentials:
         for token in self._browser_tokens(key):
             if str(token.id) in suspended:
                 token.scopes = suspended[str(token.id)]
-        self._internals.db.commit()
         self._store.update_extra(key, suspended=None)
+        self._internals.db.commit()
 
     def drop_minted(self, key: Key) -> None:
         """A resume that came to nothing must not leave the token that the Hub minted for it."""

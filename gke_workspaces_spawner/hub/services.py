@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from tornado.log import app_log
+
 from ..lifecycle.model import Key, Workspace
 from ..lifecycle.phases import OPEN, Phase
 from ..lifecycle.ports import Engine, Limits, Ports, Server
@@ -32,7 +34,8 @@ class Workspaces:
     """The workspaces of one Hub."""
 
     def __init__(self, settings: MutableMapping[str, Any], engine: Engine, vault: Vault, limits: Limits, homes: Any = None) -> None:
-        self.log = logging.getLogger("gke_workspaces")
+        logging.getLogger("gke_workspaces_spawner").parent = app_log  # so that what we say stands in the Hub's own log
+        self.log = logging.getLogger(__name__)
         self.internals = Internals(settings, self.log)
         self.engine = engine
         self.homes = homes
@@ -47,6 +50,11 @@ class Workspaces:
         self.supervisor = Supervisor(self.ports, self.store, self.internals, self.log)
 
         self.store.observe(self._end_lineage)
+        if not settings.get("subdomain_host"):
+            self.log.warning(
+                "Users share one origin: a page of one user's server may follow another's. Where they do not trust each other, set "
+                "c.JupyterHub.subdomain_host (docs: security of snapshots)."
+            )
         answer_programs(_told)
 
     def _end_lineage(self, before: Workspace, after: Workspace) -> None:

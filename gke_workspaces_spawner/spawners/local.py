@@ -69,7 +69,7 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         network = Network.open(state, outbound=spawner.outbound, hub_ports=[settings["hub"].port])
         sandboxes = Sandboxes(state, runsc=Path(runsc), network=network, mac_key=_key(state, "mac"))
-        engine = GVisorEngine(sandboxes, logging.getLogger("gke_workspaces.gvisor"))
+        engine = GVisorEngine(sandboxes, logging.getLogger(GVisorEngine.__module__))
         return Workspaces(settings, engine, TokenFiles(state / "tokens"), spawner.workspace_limits(), homes=Homes(state))
 
     # ------------------------------------------------------------ what the mixin asks for
