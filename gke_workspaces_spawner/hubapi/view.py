@@ -85,6 +85,7 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
         "sentence": sentence(workspace, now) if workspace.phase is not Phase.RUNNING or ready or pause else "This server is stopped.",
         "actions": may,
         "reason": _reason(workspace),
+        "detail": (pause.detail or None) if pause and pause.reason and inside else None,
         "pause": {"id": pause.id, "clocks": asdict(pause.clocks)} if pause else None,
         "snapshot": _snapshot(current) if current else None,
         "snapshots": [_snapshot(s) for s in workspace.shelf],

@@ -134,3 +134,29 @@ def test_a_call_is_answered_as_the_table_says(hub: RunningHub, ann: str, call: C
     if call is Call.DELETE:
         wait_for("the server to be gone", lambda: not hub.model(ann, server))
         assert not list((hub.folder / "state" / "snapshots").glob(f"*{pause_id}*"))
+
+
+@pytest.mark.parametrize("phase", list(Phase), ids=lambda p: p.value)
+def test_every_page_of_the_hub_answers_in_every_phase_and_changes_nothing(hub: RunningHub, ann: str, phase: Phase) -> None:
+    bring_to(hub, ann, "", phase)
+    before = hub.workspace(ann)
+    browser = hub.browser(ann)
+    for path in (
+        "/hub/home",
+        f"/hub/spawn/{ann}",
+        f"/hub/spawn-pending/{ann}",
+        "/hub/workspaces",
+        f"/hub/workspaces/{ann}",
+        f"/user/{ann}/api",
+    ):
+        answer = browser.get(hub.url + path, timeout=30, allow_redirects=False)
+        assert answer.status_code < 500, path
+    after = hub.workspace(ann)
+    assert {k: after[k] for k in ("phase", "intent", "pause", "snapshots", "hub")} == {
+        k: before[k] for k in ("phase", "intent", "pause", "snapshots", "hub")
+    }
+
+
+def test_nothing_of_all_this_was_an_unhandled_error(light_hub: RunningHub) -> None:
+    assert "Uncaught exception" not in light_hub.log
+    assert " 500 " not in light_hub.log

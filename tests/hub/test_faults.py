@@ -8,10 +8,12 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 
 from .running import RunningHub, wait_for
 
-SETTINGS = {"spawner": {"pause_timeout": 3, "wait_timeout": 3, "restore_timeout": 5}}
+SETTINGS = {"spawner": {"pause_timeout": 3, "wait_timeout": 3, "restore_timeout": 5, "start_timeout": 2, "consecutive_failure_limit": 3}}
+"""The Hub ends itself after three failures, and gives a start less time than a resume may wait for room."""
 
 
 def goes_on(hub: RunningHub, user: str, first: dict[str, object]) -> None:
@@ -106,7 +108,7 @@ def test_a_resume_that_fails_keeps_the_saved_state_and_counts_as_no_failure_of_t
     hub.pause(ann)
     rows = hub.rows("SELECT id FROM api_tokens ORDER BY id")
     hub.fault(**faults)
-    for _ in range(6):  # the Hub of this level would restart itself after 5 failures
+    for _ in range(5):
         status, answer = hub.ask("POST", ann)
         assert status in (202, 409), answer
         wait_for("the start to have ended", lambda: not hub.workspace(ann)["hub"]["pending"])
@@ -181,6 +183,50 @@ def test_an_unproven_server_that_ends_leaves_the_saved_state_paused(hub: Running
     wait_for("the Hub to be done", lambda: not hub.workspace(ann)["hub"]["pending"])
     hub.resume(ann)
     goes_on(hub, ann, first)
+
+
+def test_a_refused_start_says_why_in_a_header_too(hub: RunningHub, ann: str) -> None:
+    hub.start_server(ann)
+    hub.pause(ann)
+    hub.fault(restore="fail")
+    answer = requests.post(f"{hub.url}/hub/api{hub.path(ann)}", headers={"Authorization": f"token {hub.user(ann)}"}, timeout=30)
+    assert answer.status_code == 409
+    assert answer.headers["X-Gke-Workspaces-Reason"] == "restore_failed"
+    assert "could not be brought back" in answer.json()["message"]
+
+
+def test_the_hub_s_own_progress_says_what_a_resume_waits_for(hub: RunningHub, ann: str) -> None:
+    hub.start_server(ann)
+    hub.pause(ann)
+    hub.fault(capacity="not_enough_memory")
+    hub.verb("resume", ann)
+    hub.wait_phase("waiting", ann)
+    url = f"{hub.url}/hub/api{hub.path(ann)}/progress"
+    with requests.get(url, headers={"Authorization": f"token {hub.admin_token}"}, stream=True, timeout=30) as events:
+        lines = [line for line in events.iter_lines() if line.startswith(b"data:")]
+    text = b"".join(lines).decode()
+    assert "Waiting for room" in text
+    assert '"failed": true' in text
+    assert hub.wait_phase("paused", ann)["reason"]["code"] == "not_enough_memory"
+
+
+def test_many_calls_for_the_same_thing_are_one(hub: RunningHub, ann: str) -> None:
+    hub.start_server(ann)
+    first = hub.count(ann)
+    hub.user(ann)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: hub.ask("POST", ann, path="/pause", body={}), range(6)))
+    assert {status for status, _ in answers} == {202}
+    assert len({answer["pause"]["id"] for _, answer in answers}) == 1
+    hub.wait_phase("paused", ann)
+    pause_id = hub.pause_id(ann)
+    with ThreadPoolExecutor(6) as pool:
+        starts = [("POST", ""), ("POST", f"/pause/{pause_id}/resume")] * 3
+        answers = list(pool.map(lambda call: hub.ask(call[0], ann, path=call[1]), starts))
+    assert all(status in (201, 202, 400, 409) for status, _ in answers), answers
+    hub.wait_phase("running", ann)
+    goes_on(hub, ann, first)
+    assert hub.pid(ann) == first["pid"]
 
 
 def test_resume_asked_during_a_pause_is_done_after_it(hub: RunningHub, ann: str) -> None:

@@ -7,9 +7,11 @@ import json
 import sqlite3
 
 import pytest
+from jupyterhub.utils import compare_token
 
 from .running import RunningHub, wait_for
 
+SETTINGS = {"spawner": {"oauth_client_allowed_scopes": ["read:users:name!user"]}}
 PHASES = [
     ("preparing", False),
     ("checkpointing", False),
@@ -51,6 +53,11 @@ def test_a_killed_hub_finds_its_way(hub: RunningHub, ann: str, phase: str, proof
         assert len(view["snapshots"]) == 1
         assert hub.model(ann).get("ready") is not True
     assert hub.pid(ann) == first["pid"]
+    if proof or phase == "running":  # logins work: the OAuth client's secret is the token that the process holds
+        hub.wait_ready(ann)
+        secret, scopes = hub.rows("SELECT secret, allowed_scopes FROM oauth_clients WHERE identifier = ?", f"jupyterhub-user-{ann}")[0]
+        assert compare_token(secret, hub.server_token(ann))
+        assert "read:users:name" in scopes
     for _ in range(2):
         if hub.workspace(ann)["phase"] == "running":
             hub.wait_ready(ann)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -28,7 +29,7 @@ def paused(light_hub: RunningHub) -> Iterator[None]:
 
 @schema.parametrize()
 @hypothesis.settings(max_examples=25, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None, derandomize=True)
-def test_a_call_made_up_from_the_openapi_file_is_answered_as_it_says(case: schemathesis.Case) -> None:
+def test_a_call_made_up_from_the_openapi_file_is_answered_as_it_says(case: schemathesis.Case[Any]) -> None:
     hub = current[0]
     headers = {"Authorization": f"token {hub.admin_token}"}
     response = case.call(base_url=f"{hub.url}/hub/api", headers=headers, timeout=30)

@@ -62,6 +62,7 @@ async def test_a_resume_brings_the_process_back_and_says_so_only_after_the_proof
 
 async def test_the_receipt_tells_what_came_back_and_holds_nothing_else() -> None:
     world, identity = await paused()
+    world.engine.aids_given = {"placeholders": ["data/gone.csv"], "kept_files": [], "something_else": 1}
     world.clock.advance(600)
     await world.resume()
     receipt = world.workspace.pause and world.workspace.pause.receipt
@@ -74,9 +75,10 @@ async def test_the_receipt_tells_what_came_back_and_holds_nothing_else() -> None
     assert receipt["seconds"]["pause"] > 0
     assert receipt["seconds"]["resume"] >= 0
     assert receipt["repaired"] == {"openssl": {"server": True}}
+    assert receipt["aids"] == {"placeholders": ["data/gone.csv"]}
     assert receipt["before"] == {"not_returning": ["Open network connections end."]}
     assert set(receipt) == {
-        "resumed", "reasons", "notes", "sentences", "bytes", "kernels", "kernels_missing", "repaired", "before", "seconds",
+        "resumed", "reasons", "notes", "sentences", "bytes", "kernels", "kernels_missing", "aids", "repaired", "before", "seconds",
     }  # fmt: skip
     assert "not for the receipt" not in json.dumps(receipt)
 

@@ -181,7 +181,7 @@ async def test_a_kernel_that_restarts_ends_its_cells(server: Server) -> None:
 
 async def test_an_admins_own_websocket_class_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_its_own_home(tmp_path, monkeypatch)
-    mine = "tests.unit.ext_connection.AdminsConnection"
+    mine = "tests.hub.ext_connection.AdminsConnection"
     async with running(tmp_path, ServerApp={"kernel_websocket_connection_class": mine}) as server:
         kernel_id = await server.kernel()
         channel = await server.channels(kernel_id)
