@@ -89,6 +89,11 @@ class GVisorEngine:
         status = await self._sandboxes.status(sandbox_id(server))
         return status.address
 
+    async def why_ended(self, server: Server) -> str | None:
+        """Reason code of an end that this machine brought about (``memory_limit``); ``None`` for any other end, or none."""
+        with _in_our_words():
+            return (await self._sandboxes.status(sandbox_id(server))).reason
+
     # ------------------------------------------------------------ protocol
 
     async def estimate(self, server: Server, facts: Mapping[str, Json]) -> Estimate:

@@ -27,7 +27,8 @@ SETTING = "gke_workspaces_hub"
 """Our entry in the Hub's tornado settings."""
 
 OPTIONS = "options"
-"""Entry of the store's extras."""
+ENDED = "ended"
+"""Entries of the store's extras: options of the last cold start, and the reason code of an end that nobody asked for."""
 
 
 class Workspaces:

@@ -9,7 +9,7 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.handlers.base import BaseHandler
 
-from ..hub.services import Workspaces
+from ..hub.services import ENDED, Workspaces
 from ..lifecycle import actions, sentence
 from ..lifecycle.model import Key, SnapshotRef, Workspace
 from ..lifecycle.phases import Phase
@@ -19,6 +19,9 @@ from .pages import template_vars
 
 HOLDS = ("kernels", "terminals", "connections", "gpu")
 """What of the extension's facts is shown, to those who may enter the server."""
+
+LOST = ("server_lost", "sandbox_gone")
+"""Reasons of a pause that tell how the server ended."""
 
 
 def workspaces_of(handler: BaseHandler) -> Workspaces:
@@ -48,12 +51,18 @@ def _snapshot(snapshot: SnapshotRef) -> dict[str, Any]:
     }
 
 
-def _reason(workspace: Workspace) -> dict[str, str] | None:
-    code = workspace.pause.reason if workspace.pause else None
+def _reason(code: str | None) -> dict[str, str] | None:
     if code is None:
         return None
     words = reason(code)
     return {"code": words.code, "sentence": words.sentence, "advice": words.advice}
+
+
+def _sentence(workspace: Workspace, now: float, ended: str | None, *, stopped: bool) -> str:
+    """A server that is stopped has no more to say of its last pause than how it ended."""
+    if not stopped:
+        return sentence(workspace, now)
+    return f"This server is stopped. {reason(ended).sentence}" if ended else "This server is stopped."
 
 
 def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: bool) -> dict[str, Any]:
@@ -72,6 +81,9 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
         may += ["open", "pause", "stop"] if ready else ["start"] if not pending else []
     elif workspace.phase is Phase.UNPROVEN and ready:
         may.append("open")
+    code = pause.reason if pause else None
+    stopped = workspace.phase is Phase.RUNNING and not ready and not pending
+    ended = (workspaces.store.extra(key).get(ENDED) or (code if code in LOST else None)) if stopped else None
     facts: Mapping[str, Any] = (pause.facts if pause else None) or {}
     return {
         "user": key.user,
@@ -82,10 +94,10 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
         "revision": workspace.revision,
         "intent": workspace.intent.value,
         "progress": workspace.progress,
-        "sentence": sentence(workspace, now) if workspace.phase is not Phase.RUNNING or ready or pause else "This server is stopped.",
+        "sentence": _sentence(workspace, now, ended, stopped=stopped),
         "actions": may,
-        "reason": _reason(workspace),
-        "detail": (pause.detail or None) if pause and pause.reason and inside else None,
+        "reason": _reason(ended or code),
+        "detail": pause.detail or None if pause and inside and code else None,
         "pause": {"id": pause.id, "clocks": asdict(pause.clocks)} if pause else None,
         "snapshot": _snapshot(current) if current else None,
         "snapshots": [_snapshot(s) for s in workspace.shelf],

@@ -14,9 +14,11 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import mmap
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .errors import SandboxError
@@ -26,6 +28,8 @@ from .spec import Json, check_id
 PAGES = "pages.img"
 MACS = "macs.json"
 SEAL = "pages.json"
+THREADS = min(4, os.cpu_count() or 1)
+"""That hash pages at the same time."""
 
 
 class Shelf:
@@ -130,21 +134,24 @@ class Shelf:
         """Whether the chunk list of the pages has been written."""
         return (self.path(snapshot_id) / SEAL).exists()
 
-    def seal(self, snapshot_id: str) -> None:
-        """Hash the pages and write the chunk list; a second caller waits for the first. Harmless when it is there."""
+    def seal(self, snapshot_id: str) -> bool:
+        """Hash the pages and write the chunk list; a second caller waits for the first. False when it was there."""
         folder = self.path(snapshot_id)
         with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
-                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": list(chunks(folder / PAGES))}
+                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": chunks(folder / PAGES)}
                 write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)}, durable=True)
+                return True
+        return False
 
     def verify(self, snapshot_id: str) -> None:
-        """Compare every byte of the pages with the seal (about 1 GB/s); seals first what was never sealed.
+        """Compare every byte of the pages with the seal (about 1 GB/s a processor); what was never sealed is sealed instead.
 
         Raises SandboxError ``snapshot_gone`` or ``snapshot_changed``.
         """
         self.check(snapshot_id)
-        self.seal(snapshot_id)
+        if self.seal(snapshot_id):
+            return  # by the bytes of this moment: to read them again would tell nothing more
         folder = self.path(snapshot_id)
         with _reading(folder, SEAL):
             seal = read_json(folder / SEAL)
@@ -154,17 +161,18 @@ class Shelf:
         if not isinstance(mac, str) or not same_mac(mac, mac_of(self._key, seal)) or seal.get("snapshot") != snapshot_id:
             raise SandboxError("snapshot_changed", f"{SEAL} is not what was written for this snapshot")
         with _reading(folder, PAGES), _locked(folder, fcntl.LOCK_SH):
-            found = list(chunks(folder / PAGES, seal["chunk"]))
+            found = chunks(folder / PAGES, seal["chunk"])
         if found != seal["sha256"]:
             bad = [at for at, (one, other) in enumerate(zip(found, seal["sha256"], strict=False)) if one != other]
             where = f"{len(bad)} of {len(found)} parts differ" if bad else "its length differs"
             raise SandboxError("snapshot_changed", f"{PAGES} is not as it was written: {where}")
 
 
-def chunks(path: Path, size: int = CHUNK) -> Iterator[str]:
+def chunks(path: Path, size: int = CHUNK) -> list[str]:
     """Hex sha256 of each chunk, read past the page cache where the file system can.
 
-    Raises ``FileNotFoundError`` when the file's name goes meanwhile.
+    By several threads: reading and hashing both let go of the interpreter, and a resume waits for this (0.5 GB of pages: 0.5 s with
+    one thread). Raises ``FileNotFoundError`` when the file's name goes meanwhile.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW)
@@ -172,17 +180,34 @@ def chunks(path: Path, size: int = CHUNK) -> Iterator[str]:
         if error.errno != errno.EINVAL:
             raise
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    buffer = mmap.mmap(-1, size)
+    found: dict[int, str] = {}
+    numbers = itertools.count()
+
+    def work() -> None:
+        with contextlib.closing(mmap.mmap(-1, size)) as buffer:
+            while count := _fill(fd, buffer, (number := next(numbers)) * size):
+                with memoryview(buffer) as view:
+                    found[number] = hashlib.sha256(view[:count]).hexdigest()
+                os.lstat(path)
+
     try:
-        offset = 0
-        while count := os.preadv(fd, [buffer], offset):
-            with memoryview(buffer) as view:
-                yield hashlib.sha256(view[:count]).hexdigest()
-            offset += count
-            os.lstat(path)
+        with ThreadPoolExecutor(THREADS) as pool:
+            for worker in [pool.submit(work) for _ in range(THREADS)]:
+                worker.result()
     finally:
-        buffer.close()
         os.close(fd)
+    return [found[number] for number in sorted(found)]
+
+
+def _fill(fd: int, buffer: mmap.mmap, offset: int) -> int:
+    """Read until the buffer is full or the file ends; how many bytes are in it."""
+    count = 0
+    with memoryview(buffer) as view:
+        while count < len(view) and (more := os.preadv(fd, [view[count:]], offset + count)):
+            count += more
+            if offset + count >= os.fstat(fd).st_size:  # what is read past the page cache begins at whole blocks only
+                break
+    return count
 
 
 def digest_of(manifest: Mapping[str, Json]) -> str:

@@ -22,7 +22,7 @@ from traitlets import Bool, List, Unicode
 
 from ..engines.gvisor import GVisorEngine
 from ..hub.mixin import PausableMixin
-from ..hub.services import Workspaces
+from ..hub.services import ENDED, Workspaces
 from ..hub.vault import TokenFiles
 from ..lifecycle.model import Json
 from ..lifecycle.reasons import Broken
@@ -72,6 +72,14 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         engine = GVisorEngine(sandboxes, logging.getLogger(GVisorEngine.__module__))
         return Workspaces(settings, engine, TokenFiles(state / "tokens"), spawner.workspace_limits(), homes=Homes(state))
 
+    async def poll(self) -> int | None:
+        """The same answer; why this machine ended the server is kept for its user, before what is left of it is removed."""
+        workspaces, key = self.workspaces, self.workspace_key
+        why = await self._engine.why_ended(workspaces.server(key))
+        if why is not None:
+            workspaces.store.update_extra(key, **{ENDED: why})
+        return await super().poll()
+
     # ------------------------------------------------------------ what the mixin asks for
 
     @property
@@ -99,6 +107,7 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         return {"spec": spec.to_json(), "secret_env": self._environment(inside, home.name), "snapshot_id": None}
 
     async def workspace_launch(self, spec: Mapping[str, Json]) -> None:
+        self.workspaces.store.update_extra(self.workspace_key, **{ENDED: None})
         self._address = await self._engine.start(self.workspaces.server(self.workspace_key), spec)
 
     def workspace_url(self) -> str | None:

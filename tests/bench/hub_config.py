@@ -78,7 +78,10 @@ class LoopWatch:
             time.sleep(TICK)
             if not self._stack and time.monotonic() - self._seen > LATE:
                 frames = traceback.extract_stack(sys._current_frames()[thread])
-                self._stack = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames[-14:]))
+                whose = "ours" if any("gke_workspaces_spawner" in frame.filename for frame in frames) else "hub"
+                database = ", in the database" if any("sqlalchemy" in frame.filename for frame in frames) else ""
+                where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames[-14:]))
+                self._stack = f"{whose}{database}: {where}"
 
 
 first = Workspaces.__init__

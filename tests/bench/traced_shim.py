@@ -8,10 +8,10 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[2])
 
-from gke_workspaces_spawner.sandbox import kept, saving, shim, snapshots  # noqa: E402
+from gke_workspaces_spawner.sandbox import kept, saving, shim, snapshots
 
 sys.path.insert(0, str(Path(__file__).parent))
-from spans import Spans  # noqa: E402
+from spans import Spans
 
 spans = Spans(Path(sys.argv[1]))
 command = saving.Saver._command

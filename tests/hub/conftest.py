@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The machine may be busy: what waits for processes gets more time than the default."""
     for item in items:
         if "hub" in item.keywords and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ c.JupyterHub.load_roles = [
 ]
 c.Spawner.poll_interval = 1
 c.Spawner.start_timeout = 60
-c.Spawner.http_timeout = 30
+c.Spawner.http_timeout = 60
 if settings.get("light", False):
     c.ProcessWorkspaceSpawner.cmd = ["python", str(Path(process_spawner.__file__).with_name("light_server.py"))]
 for name, value in settings.get("hub", {}).items():

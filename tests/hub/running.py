@@ -26,7 +26,7 @@ from gke_workspaces_spawner.cli.places import cache
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 POLL_SECONDS = 0.05
 
 
@@ -313,6 +313,17 @@ class RunningHub:
                     leader = int((entry / "stat").read_text().rpartition(")")[2].split()[3]) == int(entry.name)
                     if leader and cwd.parent == homes:
                         found.setdefault(cwd.name, []).append(int(entry.name))
+        return found
+
+    def services(self) -> list[int]:
+        """Processes of our managed service that Hubs of this folder started."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    ours = b"gke_workspaces_spawner.service" in (entry / "cmdline").read_bytes().split(b"\0")
+                    if ours and Path(os.readlink(entry / "cwd")) == self.folder:
+                        found.append(int(entry.name))
         return found
 
     def pid(self, user: str, server: str = "") -> int:

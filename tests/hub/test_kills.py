@@ -90,5 +90,14 @@ def test_a_record_of_a_newer_version_is_kept_aside_and_the_server_can_be_started
     hub.resume(ann)
 
 
+def test_a_killed_hub_leaves_no_service_behind(hub: RunningHub) -> None:
+    wait_for("the service of this Hub alone", lambda: len(hub.services()) == 1)
+    (service,) = hub.services()
+    hub.kill()
+    wait_for("the service to end", lambda: service not in hub.services(), 15)
+    hub.start()
+    wait_for("the service of the new Hub", lambda: len(hub.services()) == 1)
+
+
 def test_nothing_of_all_this_was_an_unhandled_error(light_hub: RunningHub) -> None:
     assert "Traceback" not in light_hub.log

@@ -102,9 +102,10 @@ def test_a_resume_is_refused_under_a_memory_limit_that_it_exceeds_today_and_work
     paused = jupyter.pause()
     with_limit(hub, paused["snapshot"]["bytes"] // 2)
     status, answer = hub.ask("POST", "ann")
-    assert (status, answer["reason"]) == (409, "policy_changed"), answer
+    assert status == 409, answer
     view = hub.wait_phase("paused", "ann")
     assert view["reason"]["code"] == "policy_changed"
+    assert view["reason"]["sentence"] in answer["message"]
     assert "memory limit" in view["detail"]
     assert view["snapshot"] == paused["snapshot"]
     with_limit(hub, paused["snapshot"]["bytes"] * 4)
@@ -112,7 +113,7 @@ def test_a_resume_is_refused_under_a_memory_limit_that_it_exceeds_today_and_work
     assert jupyter.run(kernel, "print(x)") == "42"
 
 
-def with_limit(hub: RunningHub, limit: int | None) -> None:
+def with_limit(hub: RunningHub, limit: int) -> None:
     """The Hub again, with that memory limit."""
     hub.settings["spawner"]["mem_limit"] = limit
     hub.restart()
@@ -148,7 +149,6 @@ def test_a_server_that_takes_more_memory_than_it_may_is_ended_and_its_user_is_to
         view = wait_for("the end of the server", lambda: ended(hub))
     assert view["reason"]["code"] == "memory_limit"
     assert "memory" in view["sentence"]
-    with_limit(hub, None)
     hub.start_server("hog")
     assert hub.workspace("hog")["reason"] is None
 
