@@ -91,6 +91,8 @@ def disk(folder: Path, needed: int, what: str, way_out: str) -> None:
 def state_folder(state: Path) -> None:
     """Make it 0700, where nobody else could put something in its place (snapshots are executed)."""
     existing = next(place for place in (state, *state.parents) if place.exists()).resolve()
+    if not existing.is_dir():
+        raise Stopped(f"The state folder {state} cannot be made: {existing} is not a folder; use --state with another place.")
     for part in (existing, *existing.parents):
         found = part.stat()
         shared = found.st_mode & 0o022 and not (found.st_mode & stat.S_ISVTX and part != state)

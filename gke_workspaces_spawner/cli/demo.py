@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,9 +253,16 @@ def _announce(chosen: Settings, ready: dict[str, Any]) -> None:
     first, *others = chosen.users
     say(f"\nReady. Open this link in your browser (it logs in as {first}, once, within ten minutes):\n")
     say(f"    {ready['users'][first]['login_url']}\n")
-    command = f"gke-workspaces login NAME --state {chosen.state}"
+    command = shlex.join([_this_command(), "login", "NAME", "--state", chosen.state])
     say(f"Another link, also for {', '.join([*others, people.ADMIN])}: {command}")
     say(f"Log: {chosen.logs / 'hub.log'}. Ctrl-C pauses the servers that run and stops.")
+
+
+def _this_command() -> str:
+    """How the person calls this command: by its name where that is found, else by its path (``make demo`` puts it into ``.venv``)."""
+    ours = Path(sys.executable).parent / "gke-workspaces"
+    found = shutil.which("gke-workspaces")
+    return "gke-workspaces" if found and Path(found).resolve() == ours.resolve() else str(ours)
 
 
 def _with_free_ports(chosen: Settings) -> Settings:

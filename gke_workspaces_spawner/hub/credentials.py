@@ -175,8 +175,11 @@ class Credentials:
             self._internals.db.commit()
 
     def _browser_tokens(self, key: Key) -> list[Any]:
+        """Asked of the database: the client's own list in memory does not grow when a browser logs in."""
         row = self._internals.orm_spawner(key)
-        return [] if row is None or row.oauth_client is None else list(row.oauth_client.access_tokens)
+        if row is None or row.oauth_client is None:
+            return []
+        return list(self._internals.db.query(orm.APIToken).filter_by(client_id=row.oauth_client.identifier))
 
     def _row(self, key: Key) -> Any | None:
         """The row of the server's token; a row that only got its id after it (SQLite gives ids away again) is not it."""

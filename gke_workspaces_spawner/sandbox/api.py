@@ -12,10 +12,10 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from . import binary
 from .diskroom import free_bytes, memory_bytes
@@ -35,6 +35,10 @@ CALL_SECONDS = 20.0
 LONG_SECONDS = 90.0
 """Bound of thaw and remove, which wait for processes."""
 _PACKAGES = str(Path(__file__).resolve().parents[2])
+
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Address(NamedTuple):
@@ -286,8 +290,8 @@ class Sandboxes:
             cwd="/",
         )
         try:
-            runsc = await asyncio.to_thread(self._runsc, digest)
-            network = None if config["action"] == "takeover" else await asyncio.to_thread(self._attach, sandbox_id)
+            attach = asyncio.to_thread(self._attach, sandbox_id) if config["action"] != "takeover" else asyncio.sleep(0)
+            runsc, network = await _both(asyncio.to_thread(self._runsc, digest), attach)
         except BaseException:
             # Nothing on its standard input: it ends.
             await process.communicate(b"")
@@ -357,10 +361,8 @@ class Sandboxes:
         with self._installing:
             name = digest or "configured"
             if name not in self._installed:
-                if digest is None:
-                    self._installed[name] = binary.install(self._source, self.state)
-                else:
-                    self._installed[name] = binary.installed(digest, self.state)
+                found = binary.install(self._source, self.state) if digest is None else binary.installed(digest, self.state)
+                self._installed[name] = self._installed[found.digest] = found
             return self._installed[name]
 
     def _any_runsc(self) -> Runsc:
@@ -376,6 +378,16 @@ class Sandboxes:
 
 class _Gone(SandboxError):
     """There is no such sandbox (any more)."""
+
+
+async def _both(one: Awaitable[T], other: Awaitable[U]) -> tuple[T, U]:
+    """Wait until both have ended, also when one fails: what the other makes must be there to be removed."""
+    first, second = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(first, BaseException):
+        raise first
+    if isinstance(second, BaseException):
+        raise second
+    return first, second
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:

@@ -18,14 +18,15 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from .errors import SandboxError
 from .files import remove_tree, sha256_fd, sync_folder
 from .spec import Json, SandboxSpec, is_below
+from .together import together
 
 SENTRY_ROOT = "/root"
 """Where gVisor's sentry sees the sandbox's root (its gofer's mount namespace)."""
@@ -65,8 +66,7 @@ def held_files(sentry: int) -> list[Held]:
             if not target.startswith(SENTRY_ROOT + "/"):
                 continue
             status = os.stat(link)
-            with open(f"/proc/{sentry}/fdinfo/{number}", encoding="ascii") as info:
-                flags = int(next(line for line in info if line.startswith("flags:")).split()[1], 8)
+            flags = _open_flags(f"/proc/{sentry}/fdinfo/{number}")
         except FileNotFoundError:
             continue
         unlinked = status.st_nlink == 0 and target.endswith(" (deleted)")
@@ -77,6 +77,15 @@ def held_files(sentry: int) -> list[Held]:
         if known is None or (held.readable, held.unlinked) > (known.readable, known.unlinked):
             found[path] = held
     return sorted(found.values())
+
+
+def _open_flags(path: str) -> int:
+    """The flags in a file of ``/proc/PID/fdinfo``; read bare, there are hundreds and a server stands still for it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 4096).split(b"flags:", 1)[1].split(None, 1)[0], 8)
+    finally:
+        os.close(fd)
 
 
 def in_home(held: Iterable[Held], spec: SandboxSpec) -> list[dict[str, Json]]:
@@ -105,15 +114,15 @@ class Store:
     def keep_early(self, held: Iterable[Held], readonly: Sequence[str]) -> None:
         """Copy the large files while the server still runs, several at a time: most of it is waiting for the disk."""
 
-        def put(one: Held) -> None:
-            with contextlib.suppress(FileNotFoundError):
-                if os.stat(one.link).st_size >= EARLY:
-                    self._put(one.link)
+        wanted = iter([one for one in held if one.readable and one.kind == "file" and bind_of(one.path, readonly)])
 
-        wanted = [one for one in held if one.readable and one.kind == "file" and bind_of(one.path, readonly)]
-        with ThreadPoolExecutor(COPIES) as pool:
-            for _ in pool.map(put, wanted):
-                pass
+        def work() -> None:
+            for one in wanted:
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(one.link).st_size >= EARLY:
+                        self._put(one.link)
+
+        together(work, COPIES)
 
     def keep(self, held: Iterable[Held], readonly: Sequence[str]) -> list[dict[str, Json]]:
         """Copy every held file below the read-only binds, durably; returns what ``kept.json`` says of them."""
@@ -209,7 +218,8 @@ def patches(entries: Iterable[dict[str, Json]], readonly: Sequence[str], store: 
 
     Raises SandboxError ``files_changed`` with the names, when the old bytes cannot be given back.
     """
-    changed = [entry for entry in entries if not _unchanged(entry, bind_of(entry["path"], readonly) or "/")]
+    real = lru_cache(maxsize=None)(os.path.realpath)
+    changed = [entry for entry in entries if not _unchanged(entry, bind_of(entry["path"], readonly) or "/", real)]
     lost = [entry["path"] for entry in changed if not _can_be_put_back(entry, store)]
     if lost:
         names = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
@@ -251,12 +261,16 @@ def _fill(layer: Path, bind: str, parts: Iterable[dict[str, Json]], store: Store
             os.link(store.path(entry["sha256"]), layer / inside)
 
 
-def _unchanged(entry: dict[str, Json], bind: str) -> bool:
+def _unchanged(entry: dict[str, Json], bind: str, real: Callable[[str], str]) -> bool:
+    """Whether the same thing lies there; ``real`` is ``os.path.realpath``, remembered for the hundreds of entries of one look."""
+    path, folder = entry["path"], os.path.dirname(entry["path"])
     try:
+        status = os.lstat(path)
         # The bind itself may lie behind a link on the host; nothing below it does, or the sandbox had seen another path.
-        if os.path.realpath(entry["path"]) != os.path.normpath(os.path.join(os.path.realpath(bind), os.path.relpath(entry["path"], bind))):
+        if path != bind and (
+            stat.S_ISLNK(status.st_mode) or real(folder) != os.path.normpath(os.path.join(real(bind), os.path.relpath(folder, bind)))
+        ):
             return False
-        status = os.lstat(entry["path"])
     except OSError:
         return False
     if entry["kind"] == "folder":

@@ -18,18 +18,20 @@ import itertools
 import mmap
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .errors import SandboxError
-from .files import CHUNK, canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
+from .files import canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
 from .spec import Json, check_id
+from .together import together
 
 PAGES = "pages.img"
 MACS = "macs.json"
 SEAL = "pages.json"
 THREADS = min(4, os.cpu_count() or 1)
 """That hash pages at the same time."""
+PAGES_CHUNK = 16 << 20
+"""Bytes per entry of the seal: large, since after each a thread waits for its turn in the interpreter, in a Hub that is busy."""
 
 
 class Shelf:
@@ -139,7 +141,7 @@ class Shelf:
         folder = self.path(snapshot_id)
         with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
-                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": chunks(folder / PAGES)}
+                body = {"version": 1, "snapshot": snapshot_id, "chunk": PAGES_CHUNK, "sha256": chunks(folder / PAGES, PAGES_CHUNK)}
                 write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)}, durable=True)
                 return True
         return False
@@ -168,7 +170,7 @@ class Shelf:
             raise SandboxError("snapshot_changed", f"{PAGES} is not as it was written: {where}")
 
 
-def chunks(path: Path, size: int = CHUNK) -> list[str]:
+def chunks(path: Path, size: int) -> list[str]:
     """Hex sha256 of each chunk, read past the page cache where the file system can.
 
     By several threads: reading and hashing both let go of the interpreter, and a resume waits for this (0.5 GB of pages: 0.5 s with
@@ -180,33 +182,27 @@ def chunks(path: Path, size: int = CHUNK) -> list[str]:
         if error.errno != errno.EINVAL:
             raise
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    found: dict[int, str] = {}
-    numbers = itertools.count()
+    total, found, numbers = os.fstat(fd).st_size, {}, itertools.count()
 
     def work() -> None:
-        with contextlib.closing(mmap.mmap(-1, size)) as buffer:
-            while count := _fill(fd, buffer, (number := next(numbers)) * size):
-                with memoryview(buffer) as view:
-                    found[number] = hashlib.sha256(view[:count]).hexdigest()
+        with contextlib.closing(mmap.mmap(-1, size)) as buffer, memoryview(buffer) as view:
+            while (offset := (number := next(numbers)) * size) < total:
+                count = _fill(fd, view, offset, min(size, total - offset))
+                found[number] = hashlib.sha256(view[:count]).hexdigest()
                 os.lstat(path)
 
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
-            for worker in [pool.submit(work) for _ in range(THREADS)]:
-                worker.result()
+        together(work, THREADS)
     finally:
         os.close(fd)
     return [found[number] for number in sorted(found)]
 
 
-def _fill(fd: int, buffer: mmap.mmap, offset: int) -> int:
-    """Read until the buffer is full or the file ends; how many bytes are in it."""
+def _fill(fd: int, view: memoryview, offset: int, wanted: int) -> int:
+    """Read so many bytes from there; how many there were."""
     count = 0
-    with memoryview(buffer) as view:
-        while count < len(view) and (more := os.preadv(fd, [view[count:]], offset + count)):
-            count += more
-            if offset + count >= os.fstat(fd).st_size:  # what is read past the page cache begins at whole blocks only
-                break
+    while count < wanted and (more := os.preadv(fd, [view[count:]], offset + count)):
+        count += more
     return count
 
 

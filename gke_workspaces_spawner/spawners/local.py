@@ -25,6 +25,7 @@ from ..hub.mixin import PausableMixin
 from ..hub.services import ENDED, Workspaces
 from ..hub.vault import TokenFiles
 from ..lifecycle.model import Json
+from ..lifecycle.phases import Phase
 from ..lifecycle.reasons import Broken
 from ..sandbox import Network, Sandboxes, SandboxSpec
 from ..sandbox.homes import Entry, listing, make_home, open_file
@@ -75,9 +76,10 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
     async def poll(self) -> int | None:
         """The same answer; why this machine ended the server is kept for its user, before what is left of it is removed."""
         workspaces, key = self.workspaces, self.workspace_key
-        why = await self._engine.why_ended(workspaces.server(key))
-        if why is not None:
-            workspaces.store.update_extra(key, **{ENDED: why})
+        if self.workspace.phase is Phase.RUNNING:
+            why = await self._engine.why_ended(workspaces.server(key))
+            if why is not None:
+                workspaces.store.update_extra(key, **{ENDED: why})
         return await super().poll()
 
     # ------------------------------------------------------------ what the mixin asks for

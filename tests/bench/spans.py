@@ -6,8 +6,8 @@ Wall clock in seconds. ``waited``: for how long the calling thread stood ready t
 
 from __future__ import annotations
 
-import asyncio
 import functools
+import inspect
 import json
 import os
 import time
@@ -26,7 +26,7 @@ class Spans:
 
     def traced(self, name: str, call: Any) -> Any:
         """The same function, leaving a span at each call."""
-        if asyncio.iscoroutinefunction(call):
+        if inspect.iscoroutinefunction(call):
 
             @functools.wraps(call)
             async def waits(*args: Any, **kwargs: Any) -> Any:

@@ -2,8 +2,12 @@
 
 For the hub level: real Hub, real proxy, real single-user server with its memory; only the engine is a fake. What the engine knows
 lies in files, so it survives the death of the Hub that started it. Faults are read from ``faults.json`` in the state folder:
-``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code; ``refuse_start``; ``hold``: a phase
-whose work does not end as long as the fault is there (``preparing``, ``checkpointing``, ``saved``, ``stopping``, ``restoring``, ``deleting``).
+
+* ``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code;
+* ``refuse_start``: a hook of the deployment refuses every start;
+* ``hold``: a phase whose work does not end as long as the fault is there (``preparing``, ``checkpointing``, ``saved``, ``stopping``,
+  ``restoring``, ``deleting``).
+
 With ``kill.json`` the Hub kills itself right after a phase was persisted.
 """
 

@@ -203,7 +203,7 @@ export function shelf(view, ui, act, now) {
             h(
               'div',
               { class: 'text-body-secondary small' },
-              STATES[snapshot.state] ?? snapshot.state,
+              !own && snapshot.state === 'current' ? 'of the pause before' : (STATES[snapshot.state] ?? snapshot.state),
               snapshot.expires ? [' · kept until ', time(snapshot.expires, now)] : null
             )
           ),
