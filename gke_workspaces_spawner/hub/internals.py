@@ -61,9 +61,6 @@ class Internals:
 
     def spawner(self, key: Key) -> Any | None:
         """The spawner object that the Hub holds now, made from its row when there is none; None without a row."""
-        row = self.orm_spawner(key)
-        if row is not None:
-            return self.settings["users"][row.user].spawners[key.server]  # without a query: this is asked many times a second
         user = self.user(key.user)
         if user is None or (key.server not in user.orm_spawners and key.server not in user.spawners):
             return None

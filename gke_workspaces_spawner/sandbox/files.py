@@ -15,7 +15,7 @@ from typing import Any
 from .errors import SandboxError
 
 CHUNK = 4 << 20
-"""Bytes that are read at once."""
+"""Bytes per entry of a chunk list."""
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, durable: bool = False) -> None:

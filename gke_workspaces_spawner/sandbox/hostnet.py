@@ -42,7 +42,7 @@ _ENVIRONMENT = {
 }
 _TIMEOUT = 30.0
 _CLONE_NEWNET = 0x40000000
-_MISSING = ("Cannot find device", "No such file or directory", "does not exist", "No such process")
+_MISSING = ("Cannot find device", "No such device", "No such file or directory", "does not exist", "No such process")
 
 
 class NetworkError(Exception):

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from .errors import SandboxError
-from .files import canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
+from .files import CHUNK, canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
 from .spec import Json, check_id
 from .together import together
 
@@ -30,8 +30,6 @@ MACS = "macs.json"
 SEAL = "pages.json"
 THREADS = min(4, os.cpu_count() or 1)
 """That hash pages at the same time."""
-PAGES_CHUNK = 16 << 20
-"""Bytes per entry of the seal: large, since after each a thread waits for its turn in the interpreter, in a Hub that is busy."""
 
 
 class Shelf:
@@ -141,7 +139,7 @@ class Shelf:
         folder = self.path(snapshot_id)
         with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
-                body = {"version": 1, "snapshot": snapshot_id, "chunk": PAGES_CHUNK, "sha256": chunks(folder / PAGES, PAGES_CHUNK)}
+                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": chunks(folder / PAGES, CHUNK)}
                 write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)}, durable=True)
                 return True
         return False

@@ -24,8 +24,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
         yield hub
 
 
-def log_in(hub: RunningHub, page: Page, user: str, to: str = "") -> None:
-    page.goto(f"{hub.url}/hub/login?next={to}")
+def log_in(hub: RunningHub, page: Page, user: str) -> None:
+    page.goto(f"{hub.url}/hub/login")
     page.fill("#username_input", user)
     page.fill("#password_input", hub.password)
     page.click("#login_submit")
@@ -129,64 +129,3 @@ def test_logging_in_does_not_resume_and_the_form_offers_the_choice(hub: RunningH
     page.get_by_role("button", name="Resume").first.click()
     page.wait_for_url("**/user/bo/**", timeout=LAB)
     assert hub.wait_phase("running", "bo")["receipt"]["resumed"] is True
-
-
-def test_a_terminal_keeps_its_screen_and_its_shell_in_the_same_layout(hub: RunningHub, context: BrowserContext, picture: Picture) -> None:
-    page = context.new_page()
-    log_in(hub, page, "cy")
-    expect(page.locator("#jp-main-dock-panel")).to_be_visible(timeout=LAB)
-    page.locator(".jp-LauncherCard:visible", has_text="Python File").click()
-    editor = page.locator(".jp-FileEditor .cm-content")
-    editor.click(timeout=LAB)
-    page.keyboard.type("never = 'saved'")
-    page.locator("#jp-main-dock-panel .lm-TabBar-addButton:visible").click()
-    page.locator(".jp-LauncherCard:visible", has_text="Terminal").click()
-    screen = page.locator(".jp-Terminal .xterm-rows")
-    expect(screen).to_contain_text("$", timeout=LAB)
-    page.keyboard.type("made=$RANDOM$RANDOM; echo shell $$ made $made\n")
-    expect(screen).to_contain_text(re.compile(r"shell \d+ made \d+"), timeout=LAB)
-    before = re.search(r"shell (\d+ made \d+)", screen.inner_text())
-    assert before
-    tabs = page.locator("#jp-main-dock-panel .lm-TabBar-tabLabel")
-    expect(tabs).to_have_text(["untitled.py", "Terminal 1"])
-
-    press_pause(page)
-    expect(page.locator(".jp-Dialog")).to_contain_text("1 terminal")
-    page.locator(".jp-Dialog .jp-mod-accept").click()
-    page.wait_for_url("**/hub/workspaces/cy", timeout=LAB)
-    page.get_by_role("button", name="Resume").click(timeout=LAB)
-    page.wait_for_url("**/user/cy/lab**", timeout=LAB)
-    expect(page.locator(".jp-toastContainer")).to_contain_text("1 terminal", timeout=LAB)
-    expect(tabs).to_have_text(["untitled.py", "Terminal 1"], timeout=LAB)
-    page.locator("#jp-main-dock-panel .lm-TabBar-tabLabel", has_text="Terminal 1").click()
-    expect(screen).to_contain_text(f"shell {before[1]}", timeout=LAB)
-    screen.click()
-    page.keyboard.type("echo still $$ made $made\n")
-    expect(screen).to_contain_text(f"still {before[1]}", timeout=LAB)
-    picture(page, "lab-terminal-resumed")
-    page.locator("#jp-main-dock-panel .lm-TabBar-tabLabel", has_text="untitled.py").click()
-    expect(editor).to_have_text("never = 'saved'", timeout=LAB)
-    assert Jupyter(hub, "cy").call("GET", "/api/contents/untitled.py")[1]["content"] == "never = 'saved'"
-
-
-def test_a_named_server_is_paused_in_its_lab_and_started_fresh_on_its_page(
-    hub: RunningHub, context: BrowserContext, picture: Picture
-) -> None:
-    page = context.new_page()
-    hub.start_server("di", "two")
-    log_in(hub, page, "di", to="/user/di/two/lab")
-    expect(page.locator("#jp-main-dock-panel")).to_be_visible(timeout=LAB)
-    kernel = Jupyter(hub, "di", "two").kernel()
-    press_pause(page)
-    page.locator(".jp-Dialog .jp-mod-accept").click()
-    page.wait_for_url("**/hub/workspaces/di/two", timeout=LAB)
-    expect(page.locator(".gke-ws-badge")).to_have_text("Paused", timeout=LAB)
-    picture(page, "paused-named")
-    page.get_by_role("button", name="Start fresh").click()
-    page.get_by_role("group", name="Please confirm").get_by_role("button", name="Start fresh").click()
-    page.wait_for_url("**/user/di/two/lab**", timeout=LAB)
-    expect(page.locator("#jp-main-dock-panel")).to_be_visible(timeout=LAB)
-    assert kernel not in Jupyter(hub, "di", "two").kernels()
-    view = hub.workspace("di", "two")
-    assert view["phase"] == "running"
-    assert [snapshot["state"] for snapshot in view["snapshots"]] == ["superseded"]

@@ -20,7 +20,9 @@ from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub, runsc
 
 ROUNDS = 10
-pytestmark = pytest.mark.timeout(300)
+PATIENCE = 150
+"""Seconds that a cold start may take: some of these tests start several at once."""
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +32,19 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> FaultyRunsc:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory, faulty: FaultyRunsc) -> Iterator[RunningHub]:
-    with local_hub(tmp_path_factory.mktemp("reports"), {"runsc": str(faulty.path)}) as hub:
+    with local_hub(tmp_path_factory.mktemp("reports"), {"runsc": str(faulty.path), "spawner": {"http_timeout": PATIENCE}}) as hub:
         yield hub
 
 
 @pytest.fixture(scope="module")
 def started(hub: RunningHub) -> Jupyter:
-    hub.start_server("ann")
+    start(hub, "ann")
     return Jupyter(hub, "ann")
+
+
+def start(hub: RunningHub, user: str) -> None:
+    hub.start_server(user, wait=False)
+    hub.wait_ready(user, seconds=PATIENCE)
 
 
 @pytest.fixture
@@ -148,7 +155,7 @@ def test_57_four_come_back_at_once_while_another_one_starts_fresh(ann: Jupyter) 
         hub.start_server(each.user, each.server, wait=False)
     kernels = []
     for each in servers:
-        hub.wait_ready(each.user, each.server)
+        hub.wait_ready(each.user, each.server, PATIENCE)
         kernels.append(each.kernel())
         each.run(kernels[-1], f"mine = {each.prefix!r}; held = bytes(range(256)) * (200 << 10)")
     for each in servers:
@@ -162,7 +169,7 @@ def test_57_four_come_back_at_once_while_another_one_starts_fresh(ann: Jupyter) 
         view = hub.wait_phase("running", each.user, each.server)
         assert view["receipt"]["resumed"] is True, view
         assert each.run(kernel, "print(mine, len(held))") == f"{each.prefix} {256 * (200 << 10)}"
-    hub.wait_ready("late")
+    hub.wait_ready("late", seconds=PATIENCE)
     for each in (*servers[1:], Jupyter(hub, "late")):
         stop(each)
 
@@ -222,17 +229,17 @@ with open('full', 'wb', buffering=0) as file:
     try:
         while True: file.write(b'x')
     except OSError: pass
-st = os.statvfs('.'); kept = 'in memory'
-print(st.f_bavail)
+print(os.statvfs('.').f_bavail)
 """
 
 
 def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHub) -> None:
     before = set((hub.folder / "state" / "homes").iterdir())
-    hub.start_server("full")
+    start(hub, "full")
     (home,) = set((hub.folder / "state" / "homes").iterdir()) - before
     full = Jupyter(hub, "full")
     kernel = full.kernel()
+    full.run(kernel, "kept = 'in memory'")
     full.pause()
     with small_disk(home, 20):
         full.resume()
@@ -241,7 +248,7 @@ def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHu
         assert full.resume()["receipt"]["resumed"] is True
         assert full.run(kernel, "print(kept)") == "in memory"
         stop(full)
-        hub.start_server("full")
+        start(hub, "full")
         assert full.call("DELETE", "/api/contents/full")[0] == 204
         assert full.run(full.kernel(), "open('again', 'w').write('room'); print('room')") == "room"
         stop(full)
@@ -276,5 +283,5 @@ def test_52_a_sandbox_that_dies_during_the_save_is_lost_and_never_called_paused(
     assert not any((hub.folder / "state" / "snapshots").glob("*s-" + view["pause"]["id"]))
     wait_for("a stopped server", lambda: not hub.model("ann").get("ready"))
     assert "resume" not in hub.workspace("ann")["actions"]
-    hub.start_server("ann")
+    start(hub, "ann")
     assert ann.run(ann.kernel(), "print('fresh')") == "fresh"
