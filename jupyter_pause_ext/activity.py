@@ -63,9 +63,14 @@ def blockers(serverapp: ServerApp, unanswered: int) -> list[str]:
 
 
 async def _notebooks(serverapp: ServerApp) -> dict[str, str]:
-    """Path (or name) of the document that each kernel serves."""
+    """Path of the notebook that each kernel serves; for a console its name, since its path is a made-up one."""
     sessions = await serverapp.session_manager.list_sessions()
-    return {session["kernel"]["id"]: str(session.get("path") or session.get("name") or "") for session in sessions if session.get("kernel")}
+    found = {}
+    for session in sessions:
+        first, second = ("path", "name") if session.get("type") == "notebook" else ("name", "path")
+        if session.get("kernel"):
+            found[session["kernel"]["id"]] = str(session.get(first) or session.get(second) or "")
+    return found
 
 
 def _outside(pids: list[int], local: frozenset[int], remote: frozenset[int]) -> Callable[[], tuple[bool, bool, int]]:

@@ -234,9 +234,9 @@ print(os.statvfs('.').f_bavail)
 
 
 def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHub) -> None:
-    before = set((hub.folder / "state" / "homes").iterdir())
+    before = set((hub.folder / "state").glob("homes/*"))
     start(hub, "full")
-    (home,) = set((hub.folder / "state" / "homes").iterdir()) - before
+    (home,) = set((hub.folder / "state").glob("homes/*")) - before
     full = Jupyter(hub, "full")
     kernel = full.kernel()
     full.run(kernel, "kept = 'in memory'")
@@ -246,7 +246,7 @@ def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHu
         assert full.run(kernel, FILL) == "0"
         full.pause()
         assert full.resume()["receipt"]["resumed"] is True
-        assert full.run(kernel, "print(kept)") == "in memory"
+        assert full.run(kernel, "print(kept)").startswith("in memory")  # IPython adds that it cannot keep its history
         stop(full)
         start(hub, "full")
         assert full.call("DELETE", "/api/contents/full")[0] == 204
