@@ -28,12 +28,14 @@ from ..lifecycle.model import Json
 from ..lifecycle.phases import Phase
 from ..lifecycle.reasons import Broken
 from ..sandbox import Network, Sandboxes, SandboxSpec
-from ..sandbox.homes import Entry, listing, make_home, open_file
+from ..sandbox.homes import Entry, Item, listing, make_home, open_file, placeholders
 
 PORT = 8888
 """Every sandbox has an address of its own, so all servers listen on the same port."""
 FIRST_UID = 210_000
 """Users get uids from here on: above what adduser and systemd give out, never an account of the host."""
+MIGRATED = Item((".jupyter", "migrated"), "file")
+"""Jupyter's mark of a home that needs no migration of IPython 3's settings."""
 
 
 class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
@@ -110,7 +112,19 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
 
     async def workspace_launch(self, spec: Mapping[str, Json]) -> None:
         self.workspaces.store.update_extra(self.workspace_key, **{ENDED: None})
+        if spec.get("snapshot_id") is None:
+            await self._let_a_full_home_start()
         self._address = await self._engine.start(self.workspaces.server(self.workspace_key), spec)
+
+    async def _let_a_full_home_start(self) -> None:
+        """Where the home is full a Jupyter Server ends at its start, as it cannot write that it has nothing to migrate (jupyter_core's
+        ``migrate``, when there is an IPython folder): an empty marker takes no room and says the same.
+        """
+        home = self.workspaces.homes.of(self.user.orm_user)
+        try:
+            await asyncio.to_thread(placeholders, home.path, home.uid, home.uid, [MIGRATED])
+        except OSError as error:  # a full disk without a free inode, or something odd of the user's own: Jupyter decides then
+            self.log.warning("No marker in the home of %s: %s", self.user.name, error)
 
     def workspace_url(self) -> str | None:
         server = self.server

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import jupyterhub
 import pytest
 import pytest_asyncio
 from jupyterhub import __version__ as hub_version
@@ -108,7 +109,7 @@ async def test_it_works_behind_the_hubs_own_login_and_repairs_what_the_hubs_code
     assert read(await process.tab("jupyter-pause/v1/status"))["reason"] == "pause_under_way"
     repaired = read(await process.hub("restored", {"pause_id": "p1"}))["repaired"]
     assert repaired["hub_caches"] == 2
-    assert repaired["hub_connections"] >= 1
+    assert (repaired["hub_connections"] >= 1) is (jupyterhub.version_info[0] >= 6)  # the one that keeps connections
     assert repaired["activity_report"] is True
     while len(reports(hub)) == before:
         await asyncio.sleep(0.01)
