@@ -151,10 +151,15 @@ class Internals:
         """What the Hub does with options before a start."""
         await spawner._run_apply_user_options(options)
 
-    def refusal(self, status: int, message: str, code: str) -> web.HTTPError:
-        """An error for ``Spawner.start`` and ``rename``: reaches the caller, and does not move the Hub's counter of failures."""
-        if COUNTS_REFUSALS:
-            self.settings["failure_count"] = self.settings.get("failure_count", 0) - 1  # the Hub adds one
+    @staticmethod
+    def refusal_of_a_start(spawner: Any, status: int, message: str, code: str) -> web.HTTPError:
+        """An error for ``Spawner.start``: reaches the caller, and does not move the Hub's counter of failures.
+
+        The counter lies in the settings of the handler that starts the server, which are a copy of the Hub's.
+        """
+        handler = getattr(spawner, "handler", None)
+        if COUNTS_REFUSALS and handler is not None:
+            handler.settings["failure_count"] = handler.settings.get("failure_count", 0) - 1  # the Hub adds one
         return refusal(status, message, code)
 
 

@@ -186,7 +186,8 @@ class PausableMixin(HasTraits):
             workspaces.credentials.drop_minted(key)
             words = reason(error.code)
             status = words.status if words.status < 500 else 409
-            raise workspaces.internals.refusal(status, f"{words.sentence} {words.advice}".strip(), words.code) from error
+            sentence = f"{words.sentence} {words.advice}".strip()
+            raise workspaces.internals.refusal_of_a_start(self, status, sentence, words.code) from error
         except BaseException:  # the Hub gave up waiting, or was asked to stop it
             workspaces.credentials.drop_minted(key)
             raise
