@@ -74,7 +74,8 @@ def listener(port: int) -> str:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if any(os.readlink(handle) in inodes for handle in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text(encoding='utf-8').strip()} (pid {process.name})"
+                program = (process / "cmdline").read_text(encoding="utf-8", errors="replace").split("\0", 1)[0]
+                return f"{os.path.basename(program)} (pid {process.name})"
         except OSError:
             continue
     return ""

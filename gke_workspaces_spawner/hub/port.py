@@ -19,6 +19,7 @@ from .internals import Internals
 START_SCOPES = ("servers", "start:servers")
 READY_POLL = 0.05
 TOO_MANY = 429
+SETTLE_SECONDS = 30.0
 
 
 class JupyterHubPort:
@@ -57,6 +58,7 @@ class JupyterHubPort:
         spawner = self._internals.spawner(key)
         if user is None or spawner is None:
             return
+        await self._settled(key)
         await self.unroute(key)
         self._unrouted.discard(key)
         await user.stop(key.server)
@@ -98,8 +100,9 @@ class JupyterHubPort:
         spawner = self._internals.spawner(key)
         if spawner is None:
             raise Refused("unknown_server")
-        if spawner.pending:
-            raise Conflict("busy", f"pending {spawner.pending}")
+        pending = await self._settled(key)
+        if pending:
+            raise Conflict("busy", f"pending {pending}")
         try:
             await self._internals.spawn(key)
         except web.HTTPError as error:
@@ -110,6 +113,19 @@ class JupyterHubPort:
         except Exception as error:  # a hook of the deployment, a timeout of the Hub: of any class
             pause = spawner.workspace.pause
             raise Refused((pause.reason if pause else None) or "start_failed", repr(error)) from error
+
+    async def _settled(self, key: Key) -> str | None:
+        """Wait until the Hub has finished a start that is over for us (it still looks at the server and adds its route).
+
+        A stop or a start in the middle of that would be undone, or refused. Returns what is still pending after the wait.
+        """
+        end = self._clock.time() + SETTLE_SECONDS
+        while True:
+            spawner = self._internals.spawner(key)
+            pending = spawner.pending if spawner is not None else None
+            if pending != "spawn" or self._clock.time() >= end:
+                return pending
+            await self._clock.sleep(READY_POLL)
 
     def _spawner(self, key: Key) -> Any:
         spawner = self._internals.spawner(key)
