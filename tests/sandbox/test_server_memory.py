@@ -13,7 +13,7 @@ from tests.sandbox.local_hub import local_hub
 
 LOAD = """
 import hashlib, os, threading, time, random
-x = {x}; big = random.Random({x}).randbytes({megabytes} << 20); n = 0
+x = {x}; dice = random.Random({x}); big = b"".join(dice.randbytes(1 << 20) for _ in range({megabytes})); n = 0
 def count():
     global n
     while True: n += 1; time.sleep(0.01)
