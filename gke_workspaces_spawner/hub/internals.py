@@ -50,10 +50,6 @@ class Internals:
         secret = self.settings["cookie_secret"]
         return secret if isinstance(secret, bytes) else str(secret).encode()
 
-    @property
-    def slow_stop_timeout(self) -> float:
-        return float(self.settings.get("slow_stop_timeout", 10))
-
     def user(self, name: str) -> Any | None:
         """The Hub's user object, or None."""
         orm_user = orm.User.find(self.db, name)

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, SnapshotRef, Workspace
+from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +289,3 @@ class Ports:
     limits: Limits
     hub_boot: str
     """Random id of this life of the Hub."""
-
-
-def snapshot_of(workspace: Workspace) -> SnapshotRef | None:
-    """The snapshot that the open pause speaks of."""
-    return workspace.snapshot(workspace.pause.snapshot_id) if workspace.pause else None
