@@ -228,7 +228,8 @@ class Saver:
         if result.ended == "deadline":
             raise _Stopped("save_timeout", f"runsc {verb} did not end in time")
         if result.code != 0:
-            text = result.output.strip()[-500:]
+            # The sentence comes first; a failure inside the sandbox is followed by pages of a Go stack trace.
+            text = result.output.partition("\ngoroutine ")[0].strip()[:500]
             full = "no space left on device" in text.lower()
             raise _Stopped("disk_full" if full else "save_failed", f"runsc {verb} ended with {result.code}: {text}")
 

@@ -18,7 +18,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -48,6 +47,7 @@ from gke_workspaces_spawner.lifecycle.ports import (
     Signal,
 )
 from gke_workspaces_spawner.lifecycle.reasons import Refused
+from tests.ports import free_port
 
 
 def _start_time(pid: int) -> str | None:
@@ -130,9 +130,7 @@ class ProcessEngine:
             self._write(self._path(server), {**saved, "restored_from": snapshot_id})
             self._signal(saved, signal.SIGCONT)
             return int(saved["port"])
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
+        port = free_port()
         env = {**launch["secret_env"], "JUPYTERHUB_SERVICE_URL": launch["secret_env"]["JUPYTERHUB_SERVICE_URL"].replace(":0/", f":{port}/")}
         home = self._state / "homes" / server.owner.lineage
         home.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import secrets
+import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -141,7 +143,11 @@ class Server(Client):
     async def stop(self) -> None:
         for socket in self.sockets:
             socket.close()
+        shells = [terminal.ptyproc.pid for terminal in self.app.web_app.settings["terminal_manager"].terminals.values()]
         await self.app._cleanup()
+        for pid in shells:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)  # terminado asks several times and gives up where the shell is being reaped
         self.ext.close()
         self.app.http_server.stop()
         await self.app.http_server.close_all_connections()
