@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,14 @@ async def facts(serverapp: ServerApp, hub_api_url: str) -> dict[str, Json]:
         "connections": connections,
         "gpu": gpu,
         "torch": torch,
+        "runtime_in_home": runtime_in_home(serverapp),
     }
+
+
+def runtime_in_home(serverapp: ServerApp) -> bool:
+    """Whether kernels' connection files lie on the home volume, which is not in a snapshot: whoever tidies up there breaks a resume."""
+    home = os.path.realpath(os.path.expanduser("~"))
+    return os.path.realpath(serverapp.runtime_dir).startswith(home.rstrip("/") + "/")
 
 
 def blockers(serverapp: ServerApp, unanswered: int) -> list[str]:

@@ -18,12 +18,14 @@ from tornado.routing import Rule
 from . import activity as activities
 from . import kernels as kernel_access
 from .connections import Connections, Gate, GateHandler
+from .freeze import Freezer, Frozen, Incomplete, NotPermitted, in_container
 from .handlers import VERBS, GuestHandler
 from .hub import HubClient, find_place
 from .identity import identity, new_boot_id
 from .journal import Journal
 from .lease import Lease
-from .messages import Json, PrepareRequest, Refusal
+from .messages import FrozenRequest, Json, PrepareRequest, Refusal
+from .quiet import Quiet, Writes
 from .repair import Repairer
 from .signal import CHECKPOINT_FILE, Watcher
 from .signing import Verifier, parse_secret
@@ -37,6 +39,8 @@ SECRET_ENV = "GKE_WORKSPACES_GUEST_SECRET"  # noqa: S105 - the name of a variabl
 ROUTE = "jupyter-pause/v1"
 FINISH_SECONDS = 3.0
 """How long requests under way may take to end before their connection is cut."""
+WRITES_SECONDS = 2.0
+"""How long a file may take to be written to its end before a freeze."""
 SIGNAL_SECONDS = 1.0
 """How long ``restored`` waits for the sandbox's word, which normally came before the Hub's call."""
 
@@ -45,7 +49,12 @@ class PauseExtension:
     """Everything of the extension that lives as long as the server."""
 
     def __init__(
-        self, serverapp: ServerApp, secret: bytes | None, clock: Callable[[], float] = time.time, checkpoint_file: str = CHECKPOINT_FILE
+        self,
+        serverapp: ServerApp,
+        secret: bytes | None,
+        clock: Callable[[], float] = time.time,
+        checkpoint_file: str = CHECKPOINT_FILE,
+        freezer: Freezer | None = None,
     ) -> None:
         """Raises nothing that depends on the environment: what is absent is an absent ability."""
         self.serverapp = serverapp
@@ -55,7 +64,9 @@ class PauseExtension:
         self.place = find_place()
         self.hub = HubClient(serverapp, self.place) if self.place else None
         self.verifier = Verifier(secret, clock) if secret else None
+        self.freezer = freezer
         self.lease = Lease(clock, self._lease_ended)
+        self.writes = Writes(serverapp.contents_manager)
         self.connections = Connections(lambda: getattr(serverapp, "http_server", None))
         self.repairer = Repairer(serverapp)
         self.journal = Journal(lambda kernel_id: kernel_id in serverapp.kernel_manager)
@@ -69,8 +80,9 @@ class PauseExtension:
         self._repairing = asyncio.Lock()
         self._repaired: dict[str, Json] = {}
         self._stopped_cullers: list[object] = []
+        self._quiet: Quiet | None = None
         self._tasks: set[asyncio.Task[dict[str, Json]]] = set()
-        self._loop = serverapp.io_loop.asyncio_loop  # type: ignore[attr-defined]  # tornado's only loop is asyncio's
+        self._loop: asyncio.AbstractEventLoop = serverapp.io_loop.asyncio_loop  # type: ignore[attr-defined]  # tornado's only loop is asyncio's
         self._watcher = Watcher.start(self._told, checkpoint_file)
 
     @property
@@ -81,19 +93,39 @@ class PauseExtension:
     # ------------------------------------------------------------ verbs of the Hub
 
     async def prepare(self, request: PrepareRequest, own: IOStream | None) -> dict[str, Json]:
-        """Close and refuse clients until the lease ends; identity, facts and blockers of this moment."""
-        if request.freeze:
+        """Close and refuse clients until the lease ends, freeze where asked; identity, facts and blockers of this moment."""
+        if request.freeze and self.freezer is None:
             raise Refusal(409, "freeze_unavailable", "This server cannot stop its own processes; the engine has to.")
         self._said = None
         self._heard.clear()
         self._pause = request.pause_id
+        if self.freezer is not None and self.freezer.pause_id not in {None, request.pause_id}:
+            self.lease.end("another pause")
         if self.lease.pause_id is None:
             self._stopped_cullers = kernel_access.stop_cullers(self.serverapp)
         self.lease.begin(request.pause_id, request.deadline)
         late = await self.connections.finish_requests(own, min(FINISH_SECONDS, self.lease.remaining / 2))
         closed = await self.connections.close(own)
+        answer: dict[str, Json] = {"facts": await self.facts(), "blockers": activities.blockers(self.serverapp, late)}
+        if request.freeze and self.freezer is not None:
+            answer["frozen"] = None
+            try:
+                frozen = await self._freeze(self.freezer, request)
+                answer["frozen"] = {"at": frozen.at, "until": frozen.until, "processes": frozen.processes}
+            except NotPermitted as error:
+                answer["blockers"].append("freeze_not_permitted")
+                answer["not_permitted"] = error.names
         self.log.info("pause %s: prepared, %d connections closed", request.pause_id, closed)
-        return {"identity": self._identity(), "facts": await self.facts(), "blockers": activities.blockers(self.serverapp, late)}
+        return {"identity": self._identity(), **answer}
+
+    async def frozen(self, request: FrozenRequest) -> dict[str, Json]:
+        """Whether everything stood still since that pause's freeze, and does for so long from now."""
+        found = None
+        if self.freezer is not None and self.freezer.pause_id == request.pause_id:
+            found = await self._loop.run_in_executor(None, self.freezer.confirm, request.pause_id, request.seconds)
+        if found is None or not self._keep(found):
+            return {"frozen": False, "until": None, "since": None}
+        return {"frozen": True, "until": found.until, "since": found.at}
 
     def thaw(self, pause_id: str) -> dict[str, Json]:
         """The pause is off; false when it was not (or not any more) prepared."""
@@ -102,7 +134,9 @@ class PauseExtension:
         return {"thawed": self.lease.end("thaw", pause_id)}
 
     async def restored(self, pause_id: str) -> dict[str, Json]:
-        """Repair, let clients in; proof of identity and what the sandbox said."""
+        """Let the processes go on, repair, let clients in; proof of identity and what the sandbox said."""
+        if self.freezer is not None:
+            self.freezer.release("restored")
         if self._watcher is not None and self._said != "restore":
             self._heard.clear()
             try:
@@ -147,6 +181,47 @@ class PauseExtension:
     def _identity(self) -> dict[str, Json]:
         return identity(self.serverapp, self.boot_id)
 
+    async def _freeze(self, freezer: Freezer, request: PrepareRequest) -> Frozen:
+        """Raises :class:`NotPermitted`, or :class:`Refusal` where it was tried in vain: then the pause is off and all goes on."""
+        pause_id = request.pause_id
+
+        def ended(why: str) -> None:
+            self._loop.call_soon_threadsafe(self._went_on, pause_id, why)
+
+        try:
+            if self._quiet is None:
+                if not await self.writes.finish(WRITES_SECONDS):
+                    raise Incomplete(["a file that is being saved"])
+                self._quiet = Quiet(self.serverapp, self.writes)
+            frozen = await self._loop.run_in_executor(None, freezer.freeze, pause_id, request.frozen_for, ended)
+        except NotPermitted:
+            self._end_quiet()
+            raise
+        except Incomplete as error:
+            self.lease.end("freeze_incomplete", pause_id)
+            names = ", ".join(error.names)
+            raise Refusal(409, "freeze_incomplete", f"Not everything could be stopped: {names}.", names=error.names) from None
+        if not self._keep(frozen):
+            raise Refusal(409, "freeze_incomplete", "The pause was given up while the processes were being stopped.")
+        return frozen
+
+    def _keep(self, frozen: Frozen) -> bool:
+        """Stay prepared for as long as everything stands; false when the pause was given up meanwhile, and all goes on."""
+        if self.lease.pause_id != frozen.pause_id:
+            return False
+        self.lease.extend(frozen.until)
+        return True
+
+    def _went_on(self, pause_id: str, why: str) -> None:
+        """The processes went on by themselves (the limit, or the sandbox's word): the pause is off."""
+        if self.freezer is not None and self.freezer.pause_id != pause_id:
+            self.lease.end(why, pause_id)
+
+    def _end_quiet(self) -> None:
+        quiet, self._quiet = self._quiet, None
+        if quiet is not None:
+            quiet.end()
+
     async def _back(self, pause_id: str | None) -> dict[str, Json]:
         """Repair once per restore, whoever tells of it first (the sandbox may not know the pause), then let clients in."""
         async with self._repairing:
@@ -163,7 +238,9 @@ class PauseExtension:
             return self._repaired
 
     def _told(self, word: str) -> None:
-        """Called in the watcher's thread."""
+        """Called in the watcher's thread; what stands goes on though the event loop may hang."""
+        if self.freezer is not None and word in {"restore", "error"}:
+            self.freezer.release(word)
         self._loop.call_soon_threadsafe(self._hear, word)
 
     def _hear(self, word: str) -> None:
@@ -178,7 +255,10 @@ class PauseExtension:
             self.lease.end("error")
 
     def _lease_ended(self, pause_id: str, why: str) -> None:
-        """Whatever ended it, nobody was idle meanwhile; the cullers' next tick is an interval away."""
+        """Whatever ended it, all goes on and nobody was idle meanwhile; the cullers' next tick is an interval away."""
+        if self.freezer is not None:
+            self.freezer.release(why, pause_id)
+        self._end_quiet()
         kernel_access.bump_activity(self.serverapp)
         kernel_access.start_cullers(self._stopped_cullers)
         self._stopped_cullers = []
@@ -186,7 +266,7 @@ class PauseExtension:
 
     def close(self) -> None:
         """End threads, timers and sockets of the extension."""
-        self.lease.end("closed")
+        self.lease.end("closed")  # with it all that stands goes on
         self.repairer.close()
         self.journal.close()
         for task in self._tasks:
@@ -202,7 +282,8 @@ def load(serverapp: ServerApp) -> PauseExtension:
     secret = parse_secret(text)
     if text and secret is None:
         serverapp.log.warning("pause: %s is not 16 to 64 bytes in hex; the hub cannot pause this server", SECRET_ENV)
-    ext = PauseExtension(serverapp, secret)
+    freezer = Freezer(log=logging.getLogger(serverapp.log.name)) if in_container() else None
+    ext = PauseExtension(serverapp, secret, freezer=freezer)
     if os.access(CHECKPOINT_FILE, os.R_OK):
         reach_kernels()
     install(ext)

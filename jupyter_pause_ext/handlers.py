@@ -1,7 +1,7 @@
 """Routes of the Hub alone: signed JSON, no cookie and no token counts.
 
-``prepare``, ``thaw``, ``restored``, ``identity``, ``activity``. These handlers do not derive from Jupyter's own, so nothing asks
-the Hub who is calling; the signature is the whole authentication.
+``prepare``, ``frozen``, ``thaw``, ``restored``, ``identity``, ``activity``. These handlers do not derive from Jupyter's own, so
+nothing asks the Hub who is calling; the signature is the whole authentication.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from jupyter_server.auth.decorator import allow_unauthenticated
 from tornado.web import HTTPError, stream_request_body
 
 from .connections import Closing
-from .messages import MAX_BODY, Json, PrepareRequest, Refusal, parse_object, parse_pause_id
+from .messages import MAX_BODY, FrozenRequest, Json, PrepareRequest, Refusal, parse_object, parse_pause_id
 from .signing import SIGNATURE_HEADER, BadSignature
 
 if TYPE_CHECKING:
     from .extension import PauseExtension
 
-VERBS = ("prepare", "thaw", "restored", "identity", "activity")
+VERBS = ("prepare", "frozen", "thaw", "restored", "identity", "activity")
 
 
 def send_json_error(handler: Any, status: int, exception: BaseException | None) -> None:
@@ -100,6 +100,8 @@ class GuestHandler(Closing):
         ext = self.ext
         if self.verb == "prepare":
             return await ext.prepare(PrepareRequest.parse(body, ext.clock()), getattr(self.request.connection, "stream", None))
+        if self.verb == "frozen":
+            return await ext.frozen(FrozenRequest.parse(body))
         if self.verb == "thaw":
             return ext.thaw(parse_pause_id(body))
         if self.verb == "restored":

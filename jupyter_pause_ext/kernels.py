@@ -85,6 +85,23 @@ def start_cullers(stopped: list[Any]) -> None:
             callback.start()
 
 
+def stop_restarters(serverapp: ServerApp) -> list[Any]:
+    """Stop looking whether kernels have ended (and starting them anew); the managers, for :func:`start_restarters`."""
+    stopped = []
+    for kernel in kernels(serverapp):
+        if getattr(getattr(kernel.manager, "_restarter", None), "_pcallback", None) is not None:
+            kernel.manager.stop_restarter()
+            stopped.append(kernel.manager)
+    return stopped
+
+
+def start_restarters(stopped: list[Any]) -> None:
+    """Look again; a kernel that was removed meanwhile stays removed."""
+    for manager in stopped:
+        if manager.has_kernel:
+            manager.start_restarter()
+
+
 def bump_activity(serverapp: ServerApp) -> dict[str, int]:
     """Set the last activity of server, kernels and terminals to now: a jump of the wall clock is not idleness.
 

@@ -42,6 +42,11 @@ class Lease:
         self._pause_id, self._deadline = pause_id, deadline
         self._watch()
 
+    def extend(self, deadline: float) -> None:
+        """Not before then; never earlier than it would have ended."""
+        if self._pause_id is not None and deadline > self._deadline:
+            self.begin(self._pause_id, deadline)
+
     def end(self, why: str, pause_id: str | None = None) -> bool:
         """End the lease (of that pause only, where one is named); False when there was none."""
         if self._pause_id is None or (pause_id is not None and pause_id != self._pause_id):

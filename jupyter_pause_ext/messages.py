@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,22 +23,27 @@ MAX_LEASE = 24 * 3600.0
 
 MAX_NUMBER = 1e15
 
+_TICKET = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _PAUSE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 class Refusal(Exception):
-    """A request that is answered with a 4xx or a gateway status: a stable code and a sentence for a person."""
+    """A request that is answered with a 4xx or a gateway status: a stable code and a sentence for a person.
 
-    def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+    ``names`` are what stands in the way, where that helps.
+    """
+
+    def __init__(self, status: int, reason: str, message: str, headers: Mapping[str, str] | None = None, names: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
         self.headers = dict(headers or {})
+        self.names = list(names)
 
     def body(self) -> dict[str, Json]:
         """The answer's JSON."""
-        return {"reason": self.reason, "message": self.message}
+        return {"reason": self.reason, "message": self.message, **({"names": self.names} if self.names else {})}
 
 
 def _no_constant(text: str) -> float:
@@ -80,6 +85,7 @@ class PrepareRequest:
     deadline: float
     freeze: bool
     frozen_for: float
+    """Seconds after which everything goes on by itself, counted from the moment when it stands."""
 
     @classmethod
     def parse(cls, body: bytes, now: float) -> PrepareRequest:
@@ -89,11 +95,28 @@ class PrepareRequest:
         freeze, frozen_for = data.get("freeze", False), _number(data, "frozen_for", 0.0)
         if not isinstance(freeze, bool):
             raise Refusal(400, "bad_freeze", "freeze must be true or false.")
-        if frozen_for < 0:
-            raise Refusal(400, "bad_frozen_for", "frozen_for must not be negative.")
+        if frozen_for < 0 or (freeze and frozen_for == 0):
+            raise Refusal(400, "bad_frozen_for", "frozen_for must not be negative, and with freeze not zero.")
         if deadline <= now:
             raise Refusal(400, "deadline_passed", "The deadline of this pause has passed already.")
-        return cls(pause_id, min(deadline, now + MAX_LEASE), freeze, frozen_for)
+        return cls(pause_id, min(deadline, now + MAX_LEASE), freeze, min(frozen_for, MAX_LEASE))
+
+
+@dataclass(frozen=True)
+class FrozenRequest:
+    """Whether the processes stood still since that pause's freeze, and will for so many seconds more."""
+
+    pause_id: str
+    seconds: float
+
+    @classmethod
+    def parse(cls, body: bytes) -> FrozenRequest:
+        """Raises :class:`Refusal` with a sentence that names the field."""
+        data = parse_object(body)
+        pause_id, seconds = _pause_id(data), _number(data, "seconds")
+        if seconds < 0:
+            raise Refusal(400, "bad_seconds", "seconds must not be negative.")
+        return cls(pause_id, min(seconds, MAX_LEASE))
 
 
 def parse_pause_id(body: bytes) -> str:
@@ -110,7 +133,7 @@ PREFLIGHT_FIELDS = frozenset(
 WORKSPACE_FIELDS = frozenset(
     {"phase", "phase_since", "age", "progress", "receipt", "actions", "sentence", "reason", "detail", "advice", "intent", "bytes",
      "pause_id", "snapshot_id", "since", "expires", "follow_url", "user", "server", "clocks", "revision", "holds", "message",
-     "pause", "snapshot", "snapshots"}
+     "pause", "snapshot", "snapshots", "cancel"}
 )  # fmt: skip
 _MAX_TEXT, _MAX_ITEMS, _MAX_DEPTH = 4000, 200, 5
 
@@ -135,10 +158,23 @@ def whitelist(answer: Mapping[str, Json], fields: frozenset[str]) -> dict[str, J
     return {name: clean(value) for name, value in answer.items() if name in fields}
 
 
+def safe_cancel(value: Json, hub_host: str) -> dict[str, str] | None:
+    """What a tab needs to cancel its pause at the Hub: an address there and a ticket."""
+    if not isinstance(value, dict):
+        return None
+    url, ticket = safe_follow_url(value.get("url"), hub_host), value.get("ticket")
+    if url is None or not isinstance(ticket, str) or not _TICKET.fullmatch(ticket):
+        return None
+    return {"url": url, "ticket": ticket}
+
+
 def safe_follow_url(value: Json, hub_host: str) -> str | None:
-    """The address where the tab follows a pause, if it lies on the Hub: a path, or a URL below the Hub's own host."""
+    """The address where the tab follows a pause, if it lies on the Hub: a path there, or a URL below the Hub's own host.
+
+    With subdomains (``hub_host``) a tab's own host is another one, so a path becomes a URL.
+    """
     if not isinstance(value, str) or len(value) > 2000 or any(ord(c) <= 32 or c == "\\" for c in value):
         return None
     if value.startswith("/") and not value.startswith("//"):
-        return value
+        return hub_host.rstrip("/") + value
     return value if hub_host and value.startswith(hub_host.rstrip("/") + "/") else None

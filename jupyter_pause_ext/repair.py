@@ -2,7 +2,7 @@
 
 A restore is a jump in time and place: wall-clock timers would call everybody idle, connections to the outside are dead,
 answers of the Hub that are cached may be revoked, and random generators repeat themselves in a second copy. Each repair
-stands alone: one that fails is logged with its traceback and reported, and the others are done.
+stands alone: one that fails or does not end is logged with its traceback and reported, and the others are done.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from .reseed import reseed_openssl
 if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
+EACH_SECONDS = 5.0
+"""How long one repair may take: the Hub, and whoever waits for the server, waits for all of them."""
 REPORT_SECONDS = 60.0
 """How long the report of activity to the Hub may be tried."""
 
@@ -45,7 +47,7 @@ class Repairer:
         for name, step in steps.items():
             try:
                 result = step()
-                repaired[name] = await result if isinstance(result, Awaitable) else result
+                repaired[name] = await asyncio.wait_for(result, EACH_SECONDS) if isinstance(result, Awaitable) else result
             except Exception:  # one repair must not keep the server from coming back; it is told and logged
                 self._serverapp.log.exception("pause: repair %r after a restore failed", name)
                 repaired[name] = None

@@ -15,7 +15,7 @@ from tornado.web import HTTPError, authenticated
 
 from .handlers import send_json_error
 from .hub import HubClient
-from .messages import MAX_BODY, PREFLIGHT_FIELDS, WORKSPACE_FIELDS, Json, Refusal, parse_object, safe_follow_url, whitelist
+from .messages import MAX_BODY, PREFLIGHT_FIELDS, WORKSPACE_FIELDS, Json, Refusal, parse_object, safe_cancel, safe_follow_url, whitelist
 
 if TYPE_CHECKING:
     from .extension import PauseExtension
@@ -78,6 +78,8 @@ class TabHandler(APIHandler):
         found = whitelist(answer, fields)
         if "follow_url" in found:
             found["follow_url"] = safe_follow_url(found["follow_url"], self.ext.place.hub_host if self.ext.place else "")
+        if "cancel" in found:
+            found["cancel"] = safe_cancel(answer["cancel"], self.ext.place.hub_host if self.ext.place else "")
         return found
 
 

@@ -60,11 +60,12 @@ class Client:
     base: str
     clock: Clock = field(default_factory=Clock)
     token: str = TOKEN
+    host: str = "127.0.0.1"
 
     async def fetch(self, path: str, method: str = "GET", body: str | bytes | None = None, **headers: str) -> HTTPResponse:
         """Any request; header names with underscores for hyphens."""
         request = HTTPRequest(
-            f"http://127.0.0.1:{self.port}{self.base}{path}",
+            f"http://{self.host}:{self.port}{self.base}{path}",
             method,
             {name.replace("_", "-"): value for name, value in headers.items()},
             body,

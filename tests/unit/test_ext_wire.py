@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 import jupyter_pause_ext
 from jupyter_pause_ext import messages, procfs, signing
 from jupyter_pause_ext.handlers import VERBS
-from jupyter_pause_ext.messages import PrepareRequest, Refusal, clean, parse_object, parse_pause_id, safe_follow_url
+from jupyter_pause_ext.messages import (
+    FrozenRequest,
+    PrepareRequest,
+    Refusal,
+    clean,
+    parse_object,
+    parse_pause_id,
+    safe_cancel,
+    safe_follow_url,
+)
 from jupyter_pause_ext.tab import TAB_ROUTES
 
 WIRE = Path(__file__).parent.parent / "wire" / "v1"
@@ -84,8 +93,28 @@ def test_golden_requests_are_understood_with_fields_of_a_later_version() -> None
         assert parse_pause_id((WIRE / f"{name}.request.json").read_bytes()) == "p-1"
 
 
+def test_golden_requests_to_freeze_are_understood() -> None:
+    text = (WIRE / "prepare-freeze.request.json").read_bytes()
+    assert PrepareRequest.parse(text, 1796000000.0) == PrepareRequest("p-1", 1796000300.5, True, 600.0)
+    assert FrozenRequest.parse((WIRE / "frozen.request.json").read_bytes()) == FrozenRequest("p-1", 60.0)
+
+
+@pytest.mark.parametrize("name", ["prepare-freeze", "prepare-not-permitted", "frozen-broken"])
+def test_golden_answers_of_a_freeze_are_as_described(name: str) -> None:
+    verb = name.partition("-")[0]
+    check(json.loads((WIRE / f"{name}.response.json").read_text()), schema_of(f"/{verb}", "post", "200"))
+
+
+def test_a_golden_refusal_names_what_stood_in_the_way() -> None:
+    golden = json.loads((WIRE / "freeze-incomplete.refusal.json").read_text())
+    check(golden, OPENAPI["components"]["schemas"]["Refusal"])
+    assert Refusal(409, golden["reason"], golden["message"], names=golden["names"]).body() == golden
+
+
 def test_a_lease_is_never_longer_than_a_day() -> None:
-    assert PrepareRequest.parse(b'{"pause_id": "p", "deadline": 9e9}', 1e9).deadline == 1e9 + messages.MAX_LEASE
+    request = PrepareRequest.parse(b'{"pause_id": "p", "deadline": 9e9, "freeze": true, "frozen_for": 9e9}', 1e9)
+    assert (request.deadline, request.frozen_for) == (1e9 + messages.MAX_LEASE, messages.MAX_LEASE)
+    assert FrozenRequest.parse(b'{"pause_id": "p", "seconds": 9e9}').seconds == messages.MAX_LEASE
 
 
 def schema_of(path: str, method: str, status: str) -> dict[str, Any]:
@@ -140,7 +169,7 @@ def test_the_description_names_every_route_and_no_other() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_body_is_an_object_or_a_refusal(body: bytes) -> None:
-    for parse in (parse_object, parse_pause_id, lambda text: PrepareRequest.parse(text, 0.0)):
+    for parse in (parse_object, parse_pause_id, FrozenRequest.parse, lambda text: PrepareRequest.parse(text, 0.0)):
         refused = refusal_of(parse, body)
         assert refused is None or (refused.status == 400 and refused.message.endswith("."))
 
@@ -172,6 +201,7 @@ def test_what_goes_on_to_the_tab_is_bounded() -> None:
     [
         ("/hub/workspaces", "", "/hub/workspaces"),
         ("https://hub.example/hub/x", "https://hub.example", "https://hub.example/hub/x"),
+        ("/hub/x", "https://hub.example", "https://hub.example/hub/x"),
         ("https://hub.example.evil/x", "https://hub.example", None),
         ("https://hub.example/x", "", None),
         ("//x", "", None),
@@ -183,6 +213,25 @@ def test_what_goes_on_to_the_tab_is_bounded() -> None:
 )
 def test_a_tab_is_led_to_the_hub_only(value: Any, host: str, expected: str | None) -> None:
     assert safe_follow_url(value, host) == expected
+
+
+TICKET = "0f" * 32
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"url": "/hub/api/x", "ticket": TICKET, "more": 1}, {"url": "https://hub.example/hub/api/x", "ticket": TICKET}),
+        ({"url": "https://evil.example/x", "ticket": TICKET}, None),
+        ({"url": "/hub/api/x", "ticket": TICKET + "0"}, None),
+        ({"url": "/hub/api/x", "ticket": "<b>"}, None),
+        ({"url": "/hub/api/x"}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_a_tab_is_given_a_ticket_only_for_the_hub(value: Any, expected: object) -> None:
+    assert safe_cancel(value, "https://hub.example") == expected
 
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
