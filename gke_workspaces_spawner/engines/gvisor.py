@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..lifecycle.model import Json, SnapshotManifest, manifest_from_json, manifest_to_json
+from ..lifecycle.pace import first_guess
 from ..lifecycle.ports import Abilities, Estimate, Failed, Nothing, Observation, Saved, SaveRequest, Saving, Server, Signal
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater
 from ..sandbox import Failed as SandboxFailed
@@ -21,12 +20,8 @@ from ..sandbox import Saved as SandboxSaved
 from ..sandbox import Saving as SandboxSaving
 
 SAVE_BYTES_A_SECOND = 1.5e9
-RESTORE_BYTES_A_SECOND = 2.5e9
-"""First guesses, replaced by what this machine's own saves took (design: estimates come from measurements)."""
+"""First guess, replaced by what this machine's own saves took (design: estimates come from measurements)."""
 FIXED_SECONDS = 0.8
-MEMORY_MARGIN = 256 << 20
-"""Bytes of memory that stay free after a restore, for the host."""
-
 LOADING_SECONDS = 5.0
 SLOWEST_LOADING = 200e6
 """Bytes a second: for how long the memory of a restore counts as promised and not yet seen as used."""
@@ -60,11 +55,12 @@ class GVisorEngine:
 
     abilities = Abilities(name="gvisor", freezes=True, cancel_while_saving=True, gpu=False, tpu=False)
 
-    def __init__(self, sandboxes: Sandboxes, log: logging.Logger) -> None:
+    def __init__(self, sandboxes: Sandboxes, log: logging.Logger, memory_reserve: int) -> None:
+        """``memory_reserve``: bytes of this machine's memory that stay free when a server is restored."""
         self._sandboxes = sandboxes
         self._log = log
+        self._reserve = memory_reserve
         self._save_rate = SAVE_BYTES_A_SECOND
-        self._verifying: dict[str, asyncio.Future[None]] = {}
         self._promised: dict[str, tuple[int, float]] = {}
 
     # ------------------------------------------------------------ for the spawner
@@ -77,12 +73,7 @@ class GVisorEngine:
         with _in_our_words():
             if snapshot_id is None:
                 return (await self._sandboxes.start(sandbox_id(server), spec, secret_env)).ip
-            self._verifying[snapshot_id] = asyncio.ensure_future(self._sandboxes.verify(snapshot_id))
-            try:
-                return (await self._sandboxes.restore(sandbox_id(server), spec, snapshot_id)).ip
-            except BaseException:
-                self._verifying.pop(snapshot_id).cancel()
-                raise
+            return (await self._sandboxes.restore(sandbox_id(server), spec, snapshot_id)).ip
 
     async def address(self, server: Server) -> str | None:
         """The IP address of a server that runs, also one that an earlier life of the Hub started."""
@@ -90,7 +81,7 @@ class GVisorEngine:
         return status.address
 
     async def why_ended(self, server: Server) -> str | None:
-        """Reason code of an end that this machine brought about (``memory_limit``); ``None`` for any other end, or none."""
+        """Reason code of an end by the machine (``memory_limit``, ``machine_restarted``); ``None`` for any other end, or none."""
         with _in_our_words():
             return (await self._sandboxes.status(sandbox_id(server))).reason
 
@@ -104,7 +95,7 @@ class GVisorEngine:
         return Estimate(
             bytes=size,
             seconds_pause=round(FIXED_SECONDS + size / self._save_rate, 1),
-            seconds_resume=round(FIXED_SECONDS + size / RESTORE_BYTES_A_SECOND, 1),
+            seconds_resume=round(first_guess(size), 1),
             refusal=refusal,
             detail=detail,
             will_not_return=("Open network connections to other machines end; programs that hold them have to connect again.",),
@@ -173,12 +164,18 @@ class GVisorEngine:
             raise Refused("policy_changed", f"the memory limit is {today['memory_limit']} bytes today")
         return {"spec": {**saved, "memory_limit": today.get("memory_limit")}, "secret_env": {}, "snapshot_id": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest) -> str | None:
-        """Whether it fits into free memory, beside the restores whose pages are still being loaded."""
-        now = time.monotonic()
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+        """Whether it fits into free memory, beside the restores whose pages are still being loaded.
+
+        Raises :class:`~..lifecycle.reasons.Refused` when it would not fit if nothing else ran: there is nothing to wait for.
+        """
+        now, memory = time.monotonic(), _memory()
+        if memory["MemTotal"] < manifest.bytes + self._reserve:
+            free = memory["MemTotal"] - self._reserve
+            raise Refused("not_enough_memory", f"it needs {manifest.bytes:,} bytes, this machine has {max(0, free):,} for servers")
         self._promised = {other: promise for other, promise in self._promised.items() if promise[1] > now}
         loading = sum(size for other, (size, _until) in self._promised.items() if other != sandbox_id(server))
-        if _available_memory() < loading + manifest.bytes + MEMORY_MARGIN:
+        if memory["MemAvailable"] < loading + manifest.bytes + self._reserve:
             return "not_enough_memory"
         self._promised[sandbox_id(server)] = (manifest.bytes, now + LOADING_SECONDS + manifest.bytes / SLOWEST_LOADING)
         return None
@@ -189,11 +186,14 @@ class GVisorEngine:
 
     async def signal(self, server: Server, manifest: SnapshotManifest) -> str:
         """Our own restore succeeded, its sandbox lives, and every byte of its image is the one that was written."""
-        with _in_our_words():
-            verifying = self._verifying.pop(manifest.snapshot_id, None)
-            if verifying is not None:
-                await verifying
+        try:
+            await self._sandboxes.verified(sandbox_id(server))
             status = await self._sandboxes.status(sandbox_id(server))
+        except SandboxError as error:
+            if error.code == "sandbox_gone":
+                return Signal.GONE
+            with _in_our_words():
+                raise
         if status.state not in ALIVE:
             return Signal.GONE
         return Signal.RESTORED if status.restored_from == manifest.snapshot_id else Signal.FRESH
@@ -201,6 +201,10 @@ class GVisorEngine:
     async def aids(self, server: Server) -> Mapping[str, Json]:
         with _in_our_words():
             return await self._sandboxes.aids(sandbox_id(server))
+
+    async def settled(self, server: Server) -> bool:
+        """Our own restore has succeeded or failed before anybody is told of it."""
+        return True
 
     async def remove(self, server: Server) -> None:
         with _in_our_words():
@@ -223,10 +227,8 @@ class GVisorEngine:
         return tuple(found)
 
 
-def _available_memory() -> int:
-    """MemAvailable of the host, bytes."""
+def _memory() -> dict[str, int]:
+    """``MemTotal``, ``MemAvailable`` and what else ``/proc/meminfo`` counts of the host's memory, bytes."""
     with open("/proc/meminfo", encoding="ascii") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        rows = (line.split() for line in lines)
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}

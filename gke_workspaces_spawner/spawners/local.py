@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyterhub.spawner import Spawner
+from jupyterhub.traitlets import ByteSpecification
 from traitlets import Bool, List, Unicode
 
 from ..engines.gvisor import GVisorEngine
@@ -28,7 +29,7 @@ from ..lifecycle.model import Json
 from ..lifecycle.phases import Phase
 from ..lifecycle.reasons import Broken
 from ..sandbox import Network, Sandboxes, SandboxSpec
-from ..sandbox.homes import Entry, Item, listing, make_home, open_file, placeholders
+from ..sandbox.homes import Item, Listing, listing, make_home, open_file, placeholders
 
 PORT = 8888
 """Every sandbox has an address of its own, so all servers listen on the same port."""
@@ -60,6 +61,14 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         config=True
     )
     readonly_paths = List(Unicode(), help="Further host folders that servers see, read-only, at the same path.").tag(config=True)
+    memory_reserve = ByteSpecification(
+        "256M",
+        help="""
+        Memory of this machine that stays free when a server is resumed, in bytes or with a suffix (K, M, G, T).
+
+        A resume that would go below it waits until other servers have ended or are paused.
+        """,
+    ).tag(config=True)
 
     @classmethod
     def make_workspaces(cls, settings: MutableMapping[str, Any], spawner: Any) -> Workspaces:
@@ -72,7 +81,7 @@ class LocalWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         network = Network.open(state, outbound=spawner.outbound, hub_ports=[settings["hub"].port])
         sandboxes = Sandboxes(state, runsc=Path(runsc), network=network, mac_key=_key(state, "mac"))
-        engine = GVisorEngine(sandboxes, logging.getLogger(GVisorEngine.__module__))
+        engine = GVisorEngine(sandboxes, logging.getLogger(GVisorEngine.__module__), spawner.memory_reserve)
         return Workspaces(settings, engine, TokenFiles(state / "tokens"), spawner.workspace_limits(), homes=Homes(state))
 
     async def poll(self) -> int | None:
@@ -202,10 +211,9 @@ class HomeReader:
     def __init__(self, home: Home) -> None:
         self._home = home
 
-    async def listing(self, path: tuple[str, ...]) -> tuple[Entry, ...]:
-        """What a folder holds. Raises OSError."""
-        found = await asyncio.to_thread(listing, self._home.path, self._home.uid, self._home.uid, path)
-        return found.entries
+    async def listing(self, path: tuple[str, ...]) -> Listing:
+        """What a folder holds, as much of it as a page shows. Raises OSError."""
+        return await asyncio.to_thread(listing, self._home.path, self._home.uid, self._home.uid, path)
 
     async def open_file(self, path: tuple[str, ...]) -> int:
         """A descriptor of a regular file, which the caller closes. Raises OSError."""
