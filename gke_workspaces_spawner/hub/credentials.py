@@ -4,7 +4,7 @@ A restored process still holds the token that it was started with; that one stri
 secret. So the Hub must accept the same row again (``will_resume`` and ``self.api_token``), and while the server is paused
 the row must be worth nothing: its scopes are emptied, and so are those of the browser tokens of the server's OAuth client.
 
-The token itself lies in a :class:`Vault` (one Secret on a cluster, a 0600 file on one machine), never in the database.
+The token itself lies in a :class:`Vault` (sealed in the record on a cluster, a 0600 file on one machine), never in the database in clear.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MAX_BROWSER_TOKENS = 50
 
 
 class Vault(Protocol):
-    """Keeps one secret string per lineage; synchronous and small."""
+    """Keeps one secret string per lineage of a server; synchronous and small."""
 
-    def put(self, lineage: str, token: str) -> None: ...
-    def get(self, lineage: str) -> str | None: ...
-    def drop(self, lineage: str) -> None: ...
+    def put(self, key: Key, lineage: str, token: str) -> None: ...
+    def get(self, key: Key, lineage: str) -> str | None: ...
+    def drop(self, key: Key, lineage: str) -> None: ...
 
 
 class Credentials:
@@ -54,12 +54,12 @@ class Credentials:
     def remember(self, spawner: Any, key: Key) -> None:
         """A cold start: keep the token that the Hub just minted, and the address that the server will know as its own."""
         row = orm.APIToken.find(self._internals.db, spawner.api_token)
-        self._vault.put(self._store.read(key).owner.lineage, spawner.api_token)
+        self._vault.put(key, self._store.read(key).owner.lineage, spawner.api_token)
         self._store.update_extra(key, token_id=row.id if row is not None else None, address=_address(spawner))
 
     def token(self, key: Key) -> str:
         """The server's token, or an empty string: after a Hub restart the spawner does not know it any more."""
-        return self._vault.get(self._store.read(key).owner.lineage) or ""
+        return self._vault.get(key, self._store.read(key).owner.lineage) or ""
 
     def suspend(self, key: Key) -> None:
         """Make the tokens that a snapshot holds powerless. Harmless when repeated."""
@@ -164,7 +164,7 @@ class Credentials:
             if str(token.id) in suspended:
                 db.delete(token)
         db.commit()
-        self._vault.drop(self._store.read(key).owner.lineage)
+        self._vault.drop(key, self._store.read(key).owner.lineage)
         self._store.update_extra(key, token_id=None, suspended=None, address=None, client=None)
 
     def forget_client(self, key: Key) -> None:

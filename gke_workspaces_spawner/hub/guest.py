@@ -29,6 +29,8 @@ MOST_KERNELS = 200
 UNREACHABLE = "guest_unreachable"
 NO_SUCH_ROUTE = (403, 404, 405)
 """What a server without the extension answers, unsigned: 403 is its XSRF check, which comes before "not found"."""
+FREEZE_CODES = ("freeze_unavailable", "freeze_incomplete")
+"""Refusals of ``prepare`` that a pause may go on after, where the admin allows it."""
 NOT_OURS = "bad_signature"
 """Reason of the extension's unsigned refusal of a message that it does not take for the Hub's."""
 
@@ -94,8 +96,8 @@ class HubGuest:
             force_instance=True, max_body_size=MAX_ANSWER, max_header_size=16 * 1024, max_buffer_size=4 * MAX_ANSWER
         )
 
-    async def prepare(self, key: Key, pause_id: str, deadline: float) -> Prepared | Absent:
-        message = {"pause_id": pause_id, "deadline": deadline, "freeze": False, "frozen_for": 0}
+    async def prepare(self, key: Key, pause_id: str, deadline: float, frozen_for: float | None = None) -> Prepared | Absent:
+        message = {"pause_id": pause_id, "deadline": deadline, "freeze": frozen_for is not None, "frozen_for": frozen_for or 0}
         answer = await self._call(key, "prepare", message, REQUEST_SECONDS)
         if answer is None:
             return Absent()
@@ -105,7 +107,12 @@ class HubGuest:
             parse_identity(answer.get("identity")),
             facts if isinstance(facts, dict) else {},
             tuple(b for b in blockers if isinstance(b, str))[:20] if isinstance(blockers, list) else (),
+            frozen=frozen_for is not None and isinstance(answer.get("frozen"), dict),
         )
+
+    async def frozen(self, key: Key, pause_id: str, seconds: float) -> bool:
+        answer = await self._call(key, "frozen", {"pause_id": pause_id, "seconds": seconds}, REQUEST_SECONDS)
+        return answer is not None and answer.get("frozen") is True
 
     async def thaw(self, key: Key, pause_id: str) -> None:
         await self._call(key, "thaw", {"pause_id": pause_id}, REQUEST_SECONDS)
@@ -120,7 +127,7 @@ class HubGuest:
             except Refused:
                 if left <= 0:
                     raise
-                await self._clock.sleep(min(0.05, max(0.0, left)))
+                await self._clock.sleep(min(0.02, max(0.0, left)))
         if answer is None:
             return Absent()
         said = answer.get("checkpoint_said")
@@ -170,5 +177,6 @@ class HubGuest:
         if not isinstance(answer, dict):
             raise Refused(UNREACHABLE, f"{verb}: the answer is not an object")
         if response.code >= 400:
-            raise Refused("guest_refused", f"{verb}: {answer.get('reason')}: {answer.get('message')}")
+            code = answer.get("reason")
+            raise Refused(code if code in FREEZE_CODES else "guest_refused", f"{verb}: {code}: {answer.get('message')}")
         return answer

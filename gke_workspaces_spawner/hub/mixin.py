@@ -16,16 +16,19 @@ from traitlets import Float, HasTraits, Integer
 
 from ..lifecycle.drive import purge
 from ..lifecycle.model import Json, Key, Workspace
+from ..lifecycle.pace import progress
 from ..lifecycle.phases import OPEN, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Call, Intent, Outcome, Phase
 from ..lifecycle.ports import Limits
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused, reason
-from ..lifecycle.resuming import begin_fresh, interrupted
+from ..lifecycle.resuming import begin_cold, begin_fresh, fall_back, interrupted
 from ..lifecycle.steps import check
 from .form import paused_form, pressed
 from .internals import refusal
-from .services import SETTING, Workspaces
+from .services import ENDED, SETTING, Workspaces
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+PROGRESS_SECONDS = 1.0
+"""How often the Hub's own progress page is told how far a restore is."""
 SPARE_SECONDS = 30
 """What the Hub waits for a resume beyond the resume's own limits, which end it with a reason."""
 
@@ -79,6 +82,15 @@ class PausableMixin(HasTraits):
         """Where the server listens now, with its base URL; None when it does not run."""
         raise NotImplementedError
 
+    def workspace_refusal(self) -> str | None:
+        """Why this running server cannot be paused at all, for people; None when nothing is known against it."""
+        return None
+
+    @classmethod
+    def with_settings_only(cls, config: Any) -> Any:
+        """A spawner of nobody, for what the config file says."""
+        return cls(config=config)
+
     def workspace_limits(self) -> Limits:
         """The traitlets as the lifecycle's limits."""
         return Limits(
@@ -100,7 +112,7 @@ class PausableMixin(HasTraits):
         of_the_hub = settings["users"].settings  # tornado's application holds a copy
         found = of_the_hub.get(SETTING)
         if found is None:
-            found = of_the_hub[SETTING] = cls.make_workspaces(of_the_hub, cls(config=of_the_hub["config"]))
+            found = of_the_hub[SETTING] = cls.make_workspaces(of_the_hub, cls.with_settings_only(of_the_hub["config"]))
         return found  # type: ignore[no-any-return]
 
     @property
@@ -197,6 +209,8 @@ class PausableMixin(HasTraits):
         workspaces, key = self.workspaces, self.workspace_key
         if workspace.phase is Phase.PAUSED:
             workspaces.store.commit(workspace, begin_fresh(workspace, workspaces.clock.time()))
+        else:
+            self._begin_cold(workspace)
         self.will_resume = False
         await workspaces.engine.remove(workspaces.server(key))
         workspaces.credentials.forget(key)  # of the paused server, or of one that ended by itself
@@ -228,6 +242,7 @@ class PausableMixin(HasTraits):
             workspace = await workspaces.supervisor.join(key)  # the Hub shuts its servers down: what is being saved stays saved
         self.will_resume = workspace.phase in OPEN
         if workspace.phase is Phase.RUNNING:
+            self._begin_cold(workspace)
             await workspaces.engine.remove(workspaces.server(key))
             workspaces.credentials.forget(key)
         elif workspace.phase is Phase.STOPPING:
@@ -257,9 +272,34 @@ class PausableMixin(HasTraits):
             return None
         if workspace.phase is Phase.RUNNING:
             await workspaces.engine.remove(workspaces.server(key))
+            await self._fall_back(workspace)
         elif workspace.phase is Phase.UNPROVEN:
             await self._unproven_server_goes(workspace)
         return 1
+
+    def _begin_cold(self, workspace: Workspace) -> None:
+        move = begin_cold(workspace)
+        if move is not None:
+            self.workspaces.store.commit(workspace, move)
+
+    async def _fall_back(self, workspace: Workspace) -> None:
+        """A server that ended by itself is paused again where a snapshot of it is kept; its tokens wait for the resume then."""
+        workspaces, key = self.workspaces, self.workspace_key
+        why = workspaces.store.extra(key).get(ENDED)
+        move = fall_back(workspace, workspaces.clock.time(), reason(why).sentence if why else "")
+        if move is None or move.pause is None or not workspaces.credentials.token(key):
+            return  # stopped or discarded by its user: what is kept has no tokens to come back with
+        try:
+            manifest = await workspaces.engine.manifest(str(move.pause.snapshot_id))
+        except LifecycleError as error:
+            self.log.warning("What is kept of %s, which ended by itself, is not offered: %s", self._log_name, error)  # type: ignore[attr-defined]
+            return
+        ours = manifest is not None and manifest.owner == workspace.owner  # not of a server before this one
+        asked = self._spawn_pending or self._stop_pending  # type: ignore[attr-defined]  # its end, or what comes next, is somebody's wish
+        if ours and not asked and self.workspace == workspace:
+            workspaces.credentials.suspend(key)
+            workspaces.store.commit(workspace, move)
+            self.will_resume = True
 
     async def delete_forever(self) -> None:
         """The server or its user is deleted: its snapshots and tokens go with it."""
@@ -300,17 +340,18 @@ class PausableMixin(HasTraits):
             async for event in super().progress():  # type: ignore[misc]
                 yield event
             return
-        last = ""
+        last: tuple[str, int] | None = None
         while True:
             changed = asyncio.ensure_future(self.workspaces.store.changed(self.workspace_key))
             try:
-                phase = self.workspace.phase
-                if phase not in RESUME_UNDER_WAY:
+                workspace = self.workspace
+                if workspace.phase not in RESUME_UNDER_WAY:
                     return
-                message = reason(f"phase_{phase.value}").sentence
-                if message != last:
-                    last = message
-                    yield {"progress": 20 if phase is Phase.WAITING else 60, "message": message}
-                await changed
+                done = progress(workspace, self.workspaces.pace, self.workspaces.clock.time()).fraction or 0.0
+                now = (reason(f"phase_{workspace.phase.value}").sentence, round(100 * done))
+                if now != last:
+                    last = now
+                    yield {"progress": now[1], "message": now[0]}
+                await asyncio.wait({changed}, timeout=PROGRESS_SECONDS)
             finally:
                 changed.cancel()

@@ -17,7 +17,8 @@ from .credentials import Credentials
 from .internals import Internals
 
 START_SCOPES = ("servers", "start:servers")
-READY_POLL = 0.05
+READY_POLL = 0.02
+"""Seconds between two looks at what the Hub has no event for; they cost microseconds and last for as long as its own check."""
 TOO_MANY = 429
 SETTLE_SECONDS = 30.0
 

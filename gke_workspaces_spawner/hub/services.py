@@ -6,12 +6,13 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from tornado.log import app_log
 
 from ..lifecycle.model import Key, Workspace
+from ..lifecycle.pace import Pace, restore_of
 from ..lifecycle.phases import OPEN, Phase
 from ..lifecycle.ports import Engine, Limits, Ports, Server
 from ..lifecycle.words import sentence
@@ -30,11 +31,16 @@ OPTIONS = "options"
 ENDED = "ended"
 """Entries of the store's extras: options of the last cold start, and the reason code of an end that nobody asked for."""
 
+VaultOf = Callable[[HubStore], Vault]
+"""Makes a vault that keeps its secrets in the records."""
+
 
 class Workspaces:
     """The workspaces of one Hub."""
 
-    def __init__(self, settings: MutableMapping[str, Any], engine: Engine, vault: Vault, limits: Limits, homes: Any = None) -> None:
+    def __init__(
+        self, settings: MutableMapping[str, Any], engine: Engine, vault: Vault | VaultOf, limits: Limits, homes: Any = None
+    ) -> None:
         logging.getLogger("gke_workspaces_spawner").parent = app_log  # so that what we say stands in the Hub's own log
         self.log = logging.getLogger(__name__)
         self.internals = Internals(settings, self.log)
@@ -43,7 +49,7 @@ class Workspaces:
         self.clock = WallClock()
         self.hub_boot = secrets.token_hex(8)
         self.store = HubStore(self.internals, self.clock, self.log)
-        self.credentials = Credentials(self.internals, self.store, vault, self.log)
+        self.credentials = Credentials(self.internals, self.store, vault(self.store) if callable(vault) else vault, self.log)
         self.port = JupyterHubPort(self.internals, self.credentials, self.clock, self.log)
         self.guest = HubGuest(self._url_of, self.guest_secret, self.clock, self.log)
         self.limits = limits
@@ -51,12 +57,27 @@ class Workspaces:
         self.supervisor = Supervisor(self.ports, self.store, self.internals, self.log)
 
         self.store.observe(self._end_lineage)
+        self.store.observe(self._learn_pace)
+        self._pace: Pace | None = None
         if not settings.get("subdomain_host"):
             self.log.warning(
                 "Users share one origin: a page of one user's server may follow another's. Where they do not trust each other, set "
                 "c.JupyterHub.subdomain_host (docs: security of snapshots)."
             )
         answer_programs(_told)
+
+    @property
+    def pace(self) -> Pace:
+        """How long restores take here; after a restart of the Hub from the receipts of the servers that run."""
+        if self._pace is None:
+            running = sorted(self.store.all(), key=lambda workspace: workspace.phase_since)
+            self._pace = Pace(filter(None, map(restore_of, running)))
+        return self._pace
+
+    def _learn_pace(self, before: Workspace, after: Workspace) -> None:
+        ended = restore_of(after) if before.phase is Phase.RESTORING else None
+        if ended is not None and self._pace is not None:
+            self._pace.learn(ended)
 
     def _end_lineage(self, before: Workspace, after: Workspace) -> None:
         """The paused state was deleted: nothing may act with its tokens any more."""
@@ -81,6 +102,15 @@ class Workspaces:
         """The secret shared with the server extension of that server's lineage, hex."""
         hub_key = hmac.new(self.internals.cookie_secret, b"gke-workspaces/hub/v1", hashlib.sha256).digest()
         return guest_secret(hub_key, self.store.read(key).owner.lineage)
+
+    def cancel_ticket(self, key: Key, pause_id: str) -> str:
+        """Lets whoever holds it cancel that one pause and nothing else, hex: for the tab that asked for it.
+
+        The tab has no token of the Hub, and a frozen server cannot ask for it. Worthless once the pause has ended.
+        """
+        hub_key = hmac.new(self.internals.cookie_secret, b"gke-workspaces/cancel/v1", hashlib.sha256).digest()
+        owner = self.store.read(key).owner
+        return hmac.new(hub_key, f"{owner.user_id}/{owner.lineage}/{pause_id}".encode(), hashlib.sha256).hexdigest()
 
     def _url_of(self, key: Key) -> str | None:
         spawner = self.internals.spawner(key)

@@ -47,7 +47,7 @@ class HubStore:
         """Row, workspace and extras as they are in the database: names are reused, a row object is not."""
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked: dict[Key, asyncio.Event] = {}
-        self._progress: dict[Key, float | None] = {}
+        self._progress: dict[Key, tuple[float | None, str | None]] = {}
         self._observers: list[Observer] = []
         self._changed: dict[Key, asyncio.Event] = {}
 
@@ -61,8 +61,8 @@ class HubStore:
     def read(self, key: Key) -> Workspace:
         """The workspace of a server; a server that has none yet reads as running, with a lineage of its own."""
         _row, workspace, _extras = self._entry(key)
-        fraction = self._progress.get(key)
-        return workspace if fraction is None else replace(workspace, progress=fraction)
+        fraction, waits_for = self._progress.get(key, (None, None))
+        return workspace if fraction is None and waits_for is None else replace(workspace, progress=fraction, waits_for=waits_for)
 
     def commit(self, workspace: Workspace, move: Move) -> Workspace:
         key = workspace.key
@@ -93,8 +93,8 @@ class HubStore:
         self._note_intent(key, intent)
         return after
 
-    def note_progress(self, key: Key, fraction: float | None, detail: str = "") -> None:
-        self._progress[key] = fraction
+    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+        self._progress[key] = (fraction, waits_for)
 
     async def asked(self, key: Key) -> Intent:
         event = self._asked.setdefault(key, asyncio.Event())
@@ -181,7 +181,7 @@ class HubStore:
         """To the database first: memory never knows more than what survives a kill."""
         if row is None:
             return
-        workspace = replace(workspace, progress=None)
+        workspace = replace(workspace, progress=None, waits_for=None)
         row.state = {**(row.state or {}), **_state(workspace, extras)}
         try:
             self._internals.db.commit()

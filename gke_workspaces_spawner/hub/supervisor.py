@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Awaitable, Callable
 
 from ..lifecycle.drive import STEPS, drive, follow_up, retain
 from ..lifecycle.model import Key, Workspace
@@ -41,6 +42,8 @@ class Supervisor:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._afters: set[asyncio.Task[None]] = set()
         self._scan: asyncio.Task[None] | None = None
+        self.reconcile: Callable[[], Awaitable[None]] | None = None
+        """What else has to agree with the records, looked at after every scan."""
 
     # ------------------------------------------------------------ drives
 
@@ -106,6 +109,9 @@ class Supervisor:
         if workspace.phase is Phase.RUNNING:
             if spawner is None or not spawner.ready:
                 raise Refused("not_running")
+            against = spawner.workspace_refusal()
+            if against is not None:
+                raise Refused("not_pausable", against)
             now = self._ports.clock.time()
             move = begin_pause(workspace, now, new_pause_id(), self._ports.hub_boot, last_work=self._internals.last_activity(key))
             workspace = self._store.commit(workspace, move)
@@ -203,6 +209,11 @@ class Supervisor:
     async def scan(self) -> None:
         """Drive every open workspace that nobody drives, and let go what retention no longer holds."""
         await asyncio.gather(*(self._look_after(workspace) for workspace in list(self._store.all())))
+        if self.reconcile is not None:
+            try:
+                await self.reconcile()
+            except LifecycleError as error:
+                self._log.warning("What is in the cluster could not be compared with the records, the next kick tries again: %s", error)
 
     async def _look_after(self, workspace: Workspace) -> None:
         if workspace.phase in STEPS:

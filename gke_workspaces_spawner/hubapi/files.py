@@ -22,8 +22,6 @@ CHUNK = 256 * 1024
 """Bytes per read and write; a slow client holds that much of a file in memory, whatever the file's size."""
 PREVIEW = 256 * 1024
 """Bytes of a file that a preview shows."""
-MOST_ENTRIES = 5000
-"""Entries of a folder that are listed; the page says so when there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +35,14 @@ class Entry:
     """Seconds since the epoch."""
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What was found in a folder; ``more`` says that it holds others."""
+
+    entries: Sequence[Entry]
+    more: bool = False
+
+
 class Home(Protocol):
     """What a spawner gives for a paused server. Paths are tuples of plain names below the home; the empty tuple is the home.
 
@@ -44,7 +50,7 @@ class Home(Protocol):
     is not of the right kind or may not be read. They may be coroutines.
     """
 
-    def listing(self, path: tuple[str, ...]) -> Sequence[Entry] | Awaitable[Sequence[Entry]]: ...
+    def listing(self, path: tuple[str, ...]) -> Listing | Awaitable[Listing]: ...
     def open_file(self, path: tuple[str, ...]) -> int | Awaitable[int]:
         """A file descriptor open for reading; the caller closes it."""
 
@@ -60,6 +66,11 @@ def split_path(path: str) -> tuple[str, ...]:
         if name in {"", ".", ".."} or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255:
             raise BadPath(path)
     return names
+
+
+def in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """As people look for them: what is hidden (a leading dot) last, folders first, by name."""
+    return sorted(entries, key=lambda entry: (entry.name.startswith("."), entry.kind != "folder", entry.name.casefold(), entry.name))
 
 
 def addressable(name: str) -> bool:

@@ -6,6 +6,7 @@ Everything but the first POST names the pause, so that a late click or a retry c
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 from typing import Any
 
@@ -17,10 +18,11 @@ from tornado import web
 from ..hub.services import Workspaces
 from ..lifecycle.drive import discard_kept
 from ..lifecycle.model import Key, Workspace
-from ..lifecycle.phases import Call, Intent, Outcome, Phase
+from ..lifecycle.phases import PAUSE_UNDER_WAY, Call, Intent, Outcome, Phase
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused, reason
 from ..lifecycle.resuming import accept
 from ..lifecycle.steps import check, names_pause, remembered
+from . import urls
 from .scopes import KICK, PAUSE
 from .view import PageServices, may_enter, workspace_view, workspaces_of
 
@@ -70,10 +72,11 @@ class WorkspaceAPIHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is un
         view["follow_url"] = view["urls"]["follow"]
         return view
 
-    def answer(self, key: Key, status: int = 200) -> None:
+    def answer(self, what: Key | dict[str, Any], status: int = 200) -> None:
+        """Send the view of that server, or what is given."""
         self.set_status(status)
         self.set_header("Cache-Control", "no-store")
-        self.finish(json.dumps(self.view(key)))
+        self.finish(json.dumps(self.view(what) if isinstance(what, Key) else what))
 
     def named_pause(self, key: Key, pause_id: str, call: Call) -> Workspace:
         """The workspace, when it is that pause and the table of calls lets the call through. Raises ``Conflict`` otherwise."""
@@ -123,8 +126,13 @@ class PauseHandler(WorkspaceAPIHandler):
     async def post(self, user_name: str, server_name: str = "") -> None:
         key = self.key(user_name, server_name)
         self.body()
-        self.workspaces.supervisor.pause(key)
-        self.answer(key, 202)
+        workspace = self.workspaces.supervisor.pause(key)
+        view = self.view(key)
+        if workspace.pause is not None and workspace.phase in PAUSE_UNDER_WAY:
+            pause_id = workspace.pause.id
+            url = urls.cancel(self.hub.base_url, key.user, key.server, pause_id)
+            view["cancel"] = {"url": url, "ticket": self.workspaces.cancel_ticket(key, pause_id)}
+        self.answer(view, 202)
 
 
 class PreflightHandler(WorkspaceAPIHandler):
@@ -141,15 +149,23 @@ class PreflightHandler(WorkspaceAPIHandler):
         if workspaces.store.read(key).phase is not Phase.RUNNING or spawner is None or not spawner.ready:
             raise Refused("not_running")
         estimate = await workspaces.engine.estimate(workspaces.server(key), facts)
-        words = reason(estimate.refusal) if estimate.refusal else None
+        against = spawner.workspace_refusal()
+        refusal = "not_pausable" if against is not None else estimate.refusal
+        words = reason(refusal) if refusal else None
         kernels = facts.get("kernels")
         self.finish(
             json.dumps(
                 {
                     "bytes": estimate.bytes,
                     "seconds_pause": estimate.seconds_pause,
-                    "seconds_resume": estimate.seconds_resume,
-                    "refusal": {"reason": words.code, "sentence": words.sentence, "advice": words.advice} if words else None,
+                    "seconds_resume": round(workspaces.pace.seconds(estimate.bytes), 1),
+                    "refusal": {
+                        "reason": words.code,
+                        "sentence": f"{words.sentence} {against or ''}".strip(),
+                        "advice": words.advice,
+                    }
+                    if words
+                    else None,
                     "will_not_return": list(estimate.will_not_return),
                     "holds": {"kernels": kernels if isinstance(kernels, list) else [], "terminals": facts.get("terminals", 0)},
                 }
@@ -230,6 +246,29 @@ class VerbHandler(WorkspaceAPIHandler):
         await getattr(self, verb)(user_name=user_name, server_name=server_name, pause_id=pause_id)
 
 
+class CancelTicketHandler(WorkspaceAPIHandler):
+    """``.../pause/{id}/cancel-ticket``: cancel that pause, by the ticket that its POST was answered with.
+
+    The ticket is the whole authority: no cookie and no token is looked at, so there is nothing that a foreign page could misuse.
+    """
+
+    def check_xsrf_cookie(self) -> None:
+        """See the class: a page that does not hold the ticket gains nothing by the browser's cookies."""
+
+    async def post(self, user_name: str, server_name: str = "", pause_id: str = "") -> None:
+        ticket = self.body().get("ticket")
+        user = self.find_user(user_name)
+        key = Key(user.name if user is not None else user_name, server_name)
+        fits = hmac.compare_digest(self.workspaces.cancel_ticket(key, pause_id).encode(), str(ticket).encode("utf-8", "replace"))
+        if not fits or user is None:  # the same answer for names that do not exist
+            raise Refused("not_allowed")
+        if self.named_pause(key, pause_id, Call.CANCEL).phase not in PAUSE_UNDER_WAY:  # its resume is not the tab's to stop
+            raise Conflict("nothing_to_cancel")
+        self.workspaces.store.ask(key, Intent.CANCEL)
+        self.workspaces.supervisor.drive(key)
+        self.answer({"status": 202}, 202)
+
+
 class NamedPauseHandler(WorkspaceAPIHandler):
     """``.../pause/{id}``: discard the state of that pause, or what is still kept of one that is over."""
 
@@ -246,7 +285,7 @@ class NamedPauseHandler(WorkspaceAPIHandler):
 
 
 class ListHandler(WorkspaceAPIHandler):
-    """``/hub/api/workspaces``: every server that the requester may see."""
+    """``/hub/api/workspaces``: every server, for who may see all."""
 
     @needs_scope("read:servers", "access:servers")
     async def get(self) -> None:
@@ -273,6 +312,7 @@ def handlers() -> list[tuple[str, type[WorkspaceAPIHandler]]]:
     of_a_server: list[tuple[str, type[WorkspaceAPIHandler]]] = [
         (r"/pause", PauseHandler),
         (r"/pause/preflight", PreflightHandler),
+        (rf"/pause/{_PAUSE}/cancel-ticket", CancelTicketHandler),
         (rf"/pause/{_PAUSE}/(?P<verb>[^/]+)", VerbHandler),
         (rf"/pause/{_PAUSE}", NamedPauseHandler),
     ]

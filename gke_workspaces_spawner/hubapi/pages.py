@@ -33,7 +33,7 @@ SETTING = "gke_workspaces"
 """Key of the Tornado settings that holds the :class:`Services`."""
 
 OUTLINE = (
-    *("user", "server", "phase", "since", "age", "revision", "intent", "progress", "actions"),
+    *("user", "server", "phase", "since", "age", "revision", "intent", "progress", "remaining", "actions"),
     *("sentence", "reason", "pause", "snapshot", "snapshots", "hub"),
 )
 """Parts of a view without a name from inside the server (sentences are the product's own, from ``reasons.toml``)."""
@@ -203,13 +203,13 @@ class FilesHandler(PageHandler):
             raise web.HTTPError(409, "Files can be looked at here while the server is paused.")
         what = {"user_name": user_name, "server_name": server_name, "names": names}
         try:
-            entries = await maybe_future(home.listing(names))
+            found = await maybe_future(home.listing(names))
         except NotADirectoryError:
-            entries = None
+            found = None
         except OSError as error:
             raise self.absent(error) from None
-        if entries is not None:
-            await self.folder(entries, **what)
+        if found is not None:
+            await self.folder(found, **what)
             return
         try:
             fd = await maybe_future(home.open_file(names))
@@ -232,12 +232,11 @@ class FilesHandler(PageHandler):
         self.log.info("files of a paused home: %s", error.strerror or error)
         return web.HTTPError(404, "There is no such file or folder, or it is not an ordinary one.")
 
-    async def folder(self, entries: Sequence[files.Entry], **what: Any) -> None:
-        ordered = sorted(entries, key=lambda entry: (entry.kind != "folder", entry.name.casefold()))
+    async def folder(self, found: files.Listing, **what: Any) -> None:
         await self.page(
             "workspace_files.html",
-            entries=ordered[: files.MOST_ENTRIES],
-            left_off=max(0, len(ordered) - files.MOST_ENTRIES),
+            entries=files.in_order(found.entries),
+            more=found.more,
             shown=files.shown,
             addressable=files.addressable,
             **what,

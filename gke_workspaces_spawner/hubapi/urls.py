@@ -45,6 +45,12 @@ def files(hub_base: str, user: str, server: str = "", path: Sequence[str] = ()) 
     return "/".join((f"{hub_base}workspaces/files/{segment(user)}/{which}", *(quote(part, safe="") for part in path)))
 
 
+def cancel(hub_base: str, user: str, server: str, pause_id: str) -> str:
+    """Where a tab hands in its ticket for cancelling that pause."""
+    which = f"servers/{segment(server)}" if server else "server"
+    return f"{hub_base}api/users/{segment(user)}/{which}/pause/{pause_id}/cancel-ticket"
+
+
 def static(hub_base: str, version: str, name: str) -> str:
     """A static file; the version in the path makes the imports between our modules agree as well."""
     return f"{hub_base}workspaces/static/{version}/{name}"

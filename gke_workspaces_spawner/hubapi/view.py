@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from jupyterhub import orm
@@ -12,6 +12,7 @@ from jupyterhub.handlers.base import BaseHandler
 from ..hub.services import ENDED, Workspaces
 from ..lifecycle import actions, sentence
 from ..lifecycle.model import Key, SnapshotRef, Workspace
+from ..lifecycle.pace import progress
 from ..lifecycle.phases import Phase
 from ..lifecycle.reasons import reason
 from . import urls
@@ -69,6 +70,8 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
     """The view of one server; ``inside`` says whether the reader may know what runs in it."""
     workspace = workspaces.store.read(key)
     now = workspaces.clock.time()
+    far = progress(workspace, workspaces.pace, now)
+    workspace = replace(workspace, progress=far.fraction)
     user = workspaces.internals.user(key.user)
     spawner = user.spawners[key.server] if user is not None and key.server in user.spawners else None
     ready = bool(spawner is not None and spawner.ready)
@@ -93,7 +96,8 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
         "age": max(0.0, now - workspace.phase_since),
         "revision": workspace.revision,
         "intent": workspace.intent.value,
-        "progress": workspace.progress,
+        "progress": far.fraction,
+        "remaining": far.remaining,
         "sentence": _sentence(workspace, now, ended, stopped=stopped),
         "actions": may,
         "reason": _reason(ended or code),

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 
 from . import pausing, resuming, retention
 from .model import Intent, Key, Move, SnapshotRef, Workspace
-from .phases import Call, Phase
+from .phases import PAUSE_UNDER_WAY, Call, Phase
 from .ports import Ports
 from .reasons import Conflict, LifecycleError, Refused
-from .steps import check, must_do, without
+from .steps import must_do, server_of, without
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,14 @@ async def retain(ports: Ports, key: Key) -> tuple[str, ...]:
         if retention.paused_state_expired(workspace, ports.clock.time()):
             ports.store.commit(workspace, resuming.begin_discard(workspace, ports.clock.time(), "expired"))
         else:
-            gone = retention.may_go(workspace, ports.clock.time(), ports.limits.keep_last)
+            now, limits = ports.clock.time(), ports.limits
+            gone = retention.may_go(workspace, now, limits.keep_last, limits.release_after)
+            if gone and not await ports.engine.settled(server_of(workspace)):
+                gone = retention.expired(gone, now)
             return await _delete_kept(ports, workspace, gone)
     await drive(ports, key)
-    return tuple(s.id for s in workspace.shelf if s not in ports.store.read(key).shelf)
+    left = {s.id for s in ports.store.read(key).shelf}
+    return tuple(s.id for s in workspace.shelf if s.id not in left)
 
 
 async def discard_kept(ports: Ports, key: Key, pause_id: str) -> tuple[str, ...]:
@@ -116,10 +120,14 @@ async def discard_kept(ports: Ports, key: Key, pause_id: str) -> tuple[str, ...]
 
 
 async def purge(ports: Ports, key: Key) -> None:
-    """Delete every snapshot of a server that is removed from the Hub and runs no more."""
+    """Delete every snapshot of a server that is removed from the Hub and runs no more.
+
+    Raises :class:`~.reasons.Conflict` in the middle of a pause: the Hub waits for its end before it removes anything.
+    """
     async with ports.store.exclusive(key):
         workspace = ports.store.read(key)
-        check(workspace, Call.DELETE)
+        if workspace.phase in PAUSE_UNDER_WAY:
+            raise Conflict("pause_under_way")
         for snapshot in workspace.shelf:
             await ports.engine.delete(snapshot.id)
         if workspace.phase in (Phase.WAITING, Phase.RESTORING, Phase.UNPROVEN):

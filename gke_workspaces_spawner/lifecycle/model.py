@@ -137,6 +137,10 @@ class Pause:
     receipt: Mapping[str, Json] | None = None
     facts: Mapping[str, Json] | None = None
     """What the extension said before the pause: names of notebooks, kernels, terminals, what will not come back."""
+    frozen_by: str | None = None
+    """``guest``: the server extension holds the user's processes (the engine does not), and has to say so again before a removal."""
+    deadline: float | None = None
+    """Wall clock by which the save has to be durable; ``None``: ``Limits.pause`` after the attempt began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,8 @@ class Workspace:
     pause: Pause | None = None
     shelf: tuple[SnapshotRef, ...] = ()
     phase_since: float = 0.0
+    waits_for: str | None = None
+    """Code of what a resume waits for at this moment; never persisted."""
     progress: float | None = None
     """0..1 within the phase, where known; never persisted on its own account."""
 
@@ -185,6 +191,7 @@ def apply(workspace: Workspace, move: Move, now: float) -> Workspace:
         owner=move.owner or workspace.owner,
         phase_since=workspace.phase_since if move.to is workspace.phase else now,
         progress=None if move.to is not workspace.phase else workspace.progress,
+        waits_for=None if move.to is not workspace.phase else workspace.waits_for,
     )
 
 
@@ -202,7 +209,7 @@ _BULKY = (("facts",), ("receipt", "repaired"), ("receipt", "before"), ("identity
 
 def to_json(workspace: Workspace) -> dict[str, Json]:
     """The record as JSON, below :data:`RECORD_LIMIT`; what user code can blow up gives way first."""
-    record = {"version": VERSION, **encode(replace(workspace, progress=None))}
+    record = {"version": VERSION, **encode(replace(workspace, progress=None, waits_for=None))}
     for path in _BULKY:
         if len(json.dumps(record)) < RECORD_LIMIT:
             break

@@ -13,12 +13,15 @@ from dataclasses import replace
 from .codec import decode, encode
 from .model import Attempt, Clocks, Identity, Json, Move, Pause, SnapshotRef, SnapshotState, Workspace
 from .phases import Call, Intent, Phase
-from .ports import Absent, Failed, Nothing, Observation, Ports, Saved, SaveRequest, Saving
-from .reasons import Broken, Conflict, LifecycleError, TryLater, table
+from .ports import Absent, Estimate, Failed, Freeze, Nothing, Observation, Ports, Prepared, Saved, SaveRequest, Saving
+from .reasons import Broken, Conflict, LifecycleError, Refused, TryLater, table
 from .receipt import claims
 from .steps import cancelled, explained, must_do, of_another_life, pause_of, server_of, without
 
 log = logging.getLogger(__name__)
+
+GUEST = "guest"
+"""Value of ``Pause.frozen_by``."""
 
 
 def snapshot_id_of(pause_id: str) -> str:
@@ -64,10 +67,12 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
     if estimate.refusal:
         return await give_up(ports, workspace, estimate.refusal, estimate.detail)
     facts = {**(pause.facts or {}), "not_returning": list(estimate.will_not_return)}
+    if estimate.seconds_limit > ports.limits.pause:
+        pause = replace(pause, deadline=_begun(workspace) + estimate.seconds_limit)
     await ports.hub.unroute(workspace.key)
-    answer = await ports.guest.prepare(workspace.key, pause.id, ports.clock.time() + ports.limits.prepare)
+    answer = await _prepare(ports, replace(workspace, pause=pause), estimate)
     if isinstance(answer, Absent):
-        if not ports.engine.abilities.freezes:
+        if not ports.engine.abilities.freezes and estimate.freeze == Freeze.NEEDED:
             return await give_up(ports, workspace, "guest_absent")
         return Move(Phase.CHECKPOINTING, pause=replace(pause, facts=claims(facts)))
     if answer.blockers:
@@ -77,14 +82,35 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
         identity: Identity = decode(Identity, encode(answer.identity), "identity")
     except Broken as error:
         return await give_up(ports, workspace, "guest_refused", error.detail)
-    return Move(Phase.CHECKPOINTING, pause=replace(pause, identity=identity, facts=claims({**answer.facts, **facts})))
+    pause = replace(pause, identity=identity, frozen_by=GUEST if answer.frozen else None, facts=claims({**answer.facts, **facts}))
+    return Move(Phase.CHECKPOINTING, pause=pause)
+
+
+async def _prepare(ports: Ports, workspace: Workspace, estimate: Estimate) -> Prepared | Absent:
+    """Ask the server extension; where the engine does not freeze, it has to, for as long as the whole save may take.
+
+    Raises ``Refused('freeze_unavailable')`` for an extension that answers and does not freeze.
+    """
+    key, pause, now = workspace.key, pause_of(workspace), ports.clock.time()
+    if ports.engine.abilities.freezes:
+        return await ports.guest.prepare(key, pause.id, now + ports.limits.prepare)
+    end = _deadline(ports, workspace) + ports.limits.confirm_frozen
+    if estimate.freeze != Freeze.NONE:
+        try:
+            answer = await ports.guest.prepare(key, pause.id, end, end - now)
+            if isinstance(answer, Absent) or answer.blockers or answer.frozen:
+                return answer
+            raise Refused("freeze_unavailable", "the server extension is too old for it")
+        except Refused as error:
+            if estimate.freeze == Freeze.NEEDED or error.code not in ("freeze_unavailable", "freeze_incomplete"):
+                raise
+    return await ports.guest.prepare(key, pause.id, end)
 
 
 async def checkpointing(ports: Ports, workspace: Workspace) -> Move | None:
     """Start the save or join it, and wait until it is durable."""
     pause, server = pause_of(workspace), server_of(workspace)
-    begun = (pause.attempt.since if pause.attempt else None) or workspace.phase_since
-    deadline = begun + ports.limits.pause
+    deadline = _deadline(ports, workspace)
     observation = await ports.engine.observe(server, pause.id)
     if isinstance(observation, Nothing):
         if of_another_life(ports, pause):
@@ -113,11 +139,8 @@ async def checkpointing(ports: Ports, workspace: Workspace) -> Move | None:
 
 async def saved(ports: Ports, workspace: Workspace) -> Move | None:
     """The last moment to go back: only a server that stood still since the save, and will until it is removed, may be removed."""
-    pause, server = pause_of(workspace), server_of(workspace)
-    if not cancelled(ports, workspace):
-        still = await ports.engine.confirm_frozen(server, pause.id, ports.limits.confirm_frozen)
-        if not still:
-            return await give_up(ports, workspace, "freeze_broken")
+    if not cancelled(ports, workspace) and not await _stands_still(ports, workspace):
+        return await give_up(ports, workspace, "freeze_broken")
     if cancelled(ports, workspace):
         return await give_up(ports, workspace, "cancelled")
     return Move(Phase.STOPPING)
@@ -126,7 +149,7 @@ async def saved(ports: Ports, workspace: Workspace) -> Move | None:
 async def stopping(ports: Ports, workspace: Workspace) -> Move | None:
     """The Hub's own stop; paused only when nothing of the server is left and its tokens are powerless."""
     pause, server = pause_of(workspace), server_of(workspace)
-    if await ports.engine.alive(server) and not await ports.engine.confirm_frozen(server, pause.id, ports.limits.confirm_frozen):
+    if await ports.engine.alive(server) and not await _stands_still(ports, workspace):
         try:
             await ports.hub.route(workspace.key)
         except Conflict:
@@ -144,23 +167,48 @@ async def stopping(ports: Ports, workspace: Workspace) -> Move | None:
     return Move(Phase.PAUSED, pause=pause, intent=wanted if wanted is Intent.RESUME else Intent.NONE)
 
 
+async def _stands_still(ports: Ports, workspace: Workspace) -> bool:
+    """Whether nothing of the user's ran since the save, nor will until the server is removed: the engine's word, and that of the server
+    extension where it is the one that holds a server which is still there."""
+    pause, server, seconds = pause_of(workspace), server_of(workspace), ports.limits.confirm_frozen
+    if not await ports.engine.confirm_frozen(server, pause.id, seconds):
+        return False
+    if pause.frozen_by != GUEST or not await ports.engine.alive(server):
+        return True
+    try:
+        return await ports.guest.frozen(workspace.key, pause.id, seconds)
+    except Refused as error:
+        log.warning("The server extension of %s does not say that it holds the server: %s", workspace.key, error)
+        return False
+
+
+def _deadline(ports: Ports, workspace: Workspace) -> float:
+    """Wall clock by which the save has to be durable."""
+    return pause_of(workspace).deadline or _begun(workspace) + ports.limits.pause
+
+
+def _begun(workspace: Workspace) -> float:
+    attempt = pause_of(workspace).attempt
+    return attempt.since if attempt is not None else workspace.phase_since
+
+
 # ---------------------------------------------------------------- the way back
 
 
 async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "") -> Move | None:
     """The server goes on as if nothing had happened; where it is gone, what was saved of it is kept.
 
-    The order matters: thaw, see it alive, and only then throw the snapshot away.
+    The order matters: let it go on, see it alive, and only then throw the snapshot away.
     """
     pause, server = pause_of(workspace), server_of(workspace)
     await ports.engine.thaw(server, pause.id)
     if not await ports.engine.alive(server):
         return await _server_gone(ports, workspace, code, detail)
-    shelf = await _throw_away(ports, workspace)
     try:
-        await ports.guest.thaw(workspace.key, pause.id)
-    except LifecycleError as error:  # what prepare closed is a lease that ends by itself
+        await ports.guest.thaw(workspace.key, pause.id)  # before the deletion, which may take minutes
+    except LifecycleError as error:  # what prepare closed and stopped is a lease that ends by itself
         log.warning("Could not tell the server extension of %s that its pause is off: %s", workspace.key, error)
+    shelf = await _throw_away(ports, workspace)
     try:
         await ports.hub.route(workspace.key)
     except Conflict as error:  # whoever took the server's row from the Hub meanwhile decides what becomes of it

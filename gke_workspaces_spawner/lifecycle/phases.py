@@ -7,6 +7,7 @@ The table of moves, each persisted before the action that it announces::
     paused -> waiting -> restoring -> running         proof given
     waiting | restoring -> paused                     nothing lost, reason kept
     restoring -> unproven                             a server is up but is not the paused process
+    running -> paused                                 the server ended by itself: back to the snapshot that proved itself last
     unproven -> running                               accept: keep the fresh server
     unproven -> paused                                retry, or the server went away: the snapshot is still there
     paused -> running                                 start fresh: the snapshot is superseded, not deleted
@@ -59,7 +60,7 @@ class Intent(str, Enum):
 
 
 MOVES: dict[Phase, frozenset[Phase]] = {
-    Phase.RUNNING: frozenset({Phase.PREPARING}),
+    Phase.RUNNING: frozenset({Phase.PREPARING, Phase.PAUSED}),
     Phase.PREPARING: frozenset({Phase.CHECKPOINTING, Phase.RUNNING}),
     Phase.CHECKPOINTING: frozenset({Phase.SAVED, Phase.RUNNING}),
     Phase.SAVED: frozenset({Phase.STOPPING, Phase.RUNNING}),
@@ -102,7 +103,7 @@ class Outcome(str, Enum):
     JOIN = "join"
     """What is asked for is under way or done: the same record is answered, nothing is done twice."""
     REMEMBER = "remember"
-    """Kept as the workspace's intent; the drive takes it up."""
+    """Kept as the workspace's intent; the drive takes it up. A removal is kept by the Hub itself, which waits for the pause's end."""
     REFUSE = "refuse"
     """Answered with a reason code and its status; nothing changes."""
 
@@ -160,6 +161,7 @@ _PAUSING = _no("pause_under_way")
 _RESUMING = _no("resume_under_way")
 _DISCARDING = _no("discard_under_way")
 _UNPROVEN = _no("unproven")
+_REMOVED_LATER = "when it is paused the Hub removes it, and its snapshots are deleted with it; it stays when the pause comes to nothing"
 
 CALLS: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
     {
@@ -237,8 +239,8 @@ CALLS: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
         ),
         Call.DELETE: _row(
             running=_do("its snapshots are deleted with it"),
-            saving=_PAUSING,
-            stopping=_PAUSING,
+            saving=_remember(Intent.NONE, _REMOVED_LATER),
+            stopping=_remember(Intent.NONE, _REMOVED_LATER),
             paused=_do("its snapshots are deleted with it"),
             resuming=_do("stopped first; its snapshots are deleted with it"),
             unproven=_do("stopped first; its snapshots are deleted with it"),

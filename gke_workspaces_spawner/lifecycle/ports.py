@@ -30,10 +30,22 @@ class Abilities:
 
     name: str
     freezes: bool
-    """The engine freezes the processes itself; else the server extension has to."""
+    """The engine freezes the processes itself; else the server extension has to (:class:`Freeze`)."""
     cancel_while_saving: bool
     gpu: bool
     tpu: bool
+    reserves: bool = False
+    """Room is found by starting: ``capacity`` puts the server in line with what ``launch`` gave, and ``HubPort.launch`` joins it."""
+
+
+class Freeze:
+    """What a save of that server asks of the server extension, where the engine itself does not freeze."""
+
+    NEEDED = "needed"
+    WANTED = "wanted"
+    """The admin allows a save of a server that runs on while its extension cannot freeze it."""
+    NONE = "none"
+    """The save itself ends the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,10 @@ class Estimate:
     seconds_resume: float
     refusal: str | None = None
     detail: str = ""
+    freeze: str = Freeze.NEEDED
+    """One of :class:`Freeze`; without meaning where the engine freezes."""
+    seconds_limit: float = 0.0
+    """Seconds after which a save of that size has failed for certain; the longer of this and ``Limits.pause`` holds."""
     will_not_return: tuple[str, ...] = ()
     """Sentences: what does not come back (open network connections, GPU memory where the engine cannot)."""
 
@@ -101,6 +117,9 @@ class Signal:
     RESTORED = "restored"
     FRESH = "fresh"
     GONE = "gone"
+    LATE = "late"
+    """Nothing yet, which is usual: the engine speaks only once all of the memory is loaded. The inside proof lets clients in, and the
+    snapshot stays until the engine has spoken."""
     UNKNOWN = "unknown"
 
 
@@ -132,8 +151,11 @@ class Engine(Protocol):
         Raises ``Refused('policy_changed')`` when the manifest holds what today's plain spec would not grant.
         """
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest) -> str | None:
-        """``None`` when a restore fits now; else the reason code to show while waiting."""
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+        """``None`` when a restore fits now; else the reason code to show while waiting.
+
+        ``launch``: what is to be started, for an engine that reserves.
+        """
 
     async def alive(self, server: Server) -> bool:
         """Whether anything of that server (a sandbox, a pod) exists and runs."""
@@ -146,6 +168,12 @@ class Engine(Protocol):
 
         ``placeholders``: paths in the home that were missing and stand there empty now; ``kept_files``: files outside of the home
         that have changed since the pause and of which the server goes on with the old bytes.
+        """
+
+    async def settled(self, server: Server) -> bool:
+        """Whether the engine's evidence of the last restore of that running server is complete (or it was none).
+
+        Until then no snapshot that proved itself is let go.
         """
 
     async def remove(self, server: Server) -> None:
@@ -167,6 +195,8 @@ class Prepared:
     identity: Identity
     facts: Mapping[str, Json] = field(default_factory=dict)
     blockers: tuple[str, ...] = ()
+    frozen: bool = False
+    """The extension has stopped the user's processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +219,15 @@ class Guest(Protocol):
     Raises ``Refused('guest_unreachable')`` when no valid signed answer came in time.
     """
 
-    async def prepare(self, key: Key, pause_id: str, deadline: float) -> Prepared | Absent: ...
+    async def prepare(self, key: Key, pause_id: str, deadline: float, frozen_for: float | None = None) -> Prepared | Absent:
+        """Close and refuse connections until ``deadline``; with ``frozen_for`` also stop the user's processes, for so many seconds at most.
+
+        Raises ``Refused('freeze_unavailable')`` or ``Refused('freeze_incomplete')`` when it cannot stop (all of) them.
+        """
+
+    async def frozen(self, key: Key, pause_id: str, seconds: float) -> bool:
+        """Whether the extension has held the user's processes without a break since ``prepare``, and will for ``seconds`` more."""
+
     async def thaw(self, key: Key, pause_id: str) -> None: ...
     async def restored(self, key: Key, pause_id: str, deadline: float) -> Restored | Absent: ...
 
@@ -247,7 +285,9 @@ class Store(Protocol):
     def ask(self, key: Key, intent: Intent) -> Workspace:
         """Record an intent (any time, without the lock)."""
 
-    def note_progress(self, key: Key, fraction: float | None, detail: str = "") -> None: ...
+    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+        """How far the phase is, and the reason code of what it waits for: for people, kept in memory alone."""
+
     async def asked(self, key: Key) -> Intent:
         """Wait until an intent other than NONE is recorded; returns it."""
 
@@ -271,10 +311,12 @@ class Limits:
     waiting: float = 600.0
     restore: float = 120.0
     routed: float = 60.0
-    poll: float = 0.05
+    poll: float = 0.02
     capacity_poll: float = 1.0
     expires: float | None = 14 * 86400.0
     keep_last: int = 1
+    release_after: float = 0.0
+    """For how long a server has to run before a snapshot that proved itself is let go."""
 
 
 @dataclass(frozen=True, slots=True)

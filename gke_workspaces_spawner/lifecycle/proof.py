@@ -38,6 +38,8 @@ def judge(recorded: Identity | None, claimed: Restored | Absent, engine_signal: 
     notes: list[str] = []
     if engine_signal == Signal.FRESH:
         reasons.append("silent_cold_start")
+    elif engine_signal == Signal.LATE and recorded is not None and isinstance(claimed, Restored):
+        notes.append("engine_late")
     elif engine_signal != Signal.RESTORED:
         reasons.append("engine_silent")
         details.append(f"signal {engine_signal}")

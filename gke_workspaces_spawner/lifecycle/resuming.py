@@ -9,11 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import proof, receipt
-from .model import Attempt, Move, SnapshotManifest, SnapshotState, Workspace
+from .model import Attempt, Clocks, Move, Pause, SnapshotManifest, SnapshotState, Workspace
 from .phases import Call, Intent, Phase
 from .ports import Absent, Ports, Restored, Signal
 from .reasons import Conflict, Lost, Refused, TryLater
-from .steps import cancelled, check, explained, marked, must_do, of_another_life, pause_of, server_of, unless_cancelled, without
+from .steps import (
+    cancelled,
+    check,
+    explained,
+    marked,
+    must_do,
+    of_another_life,
+    pause_of,
+    server_of,
+    unless_cancelled,
+    without,
+)
 
 PROVED = "proved"
 
@@ -35,6 +46,28 @@ def begin_fresh(workspace: Workspace, now: float) -> Move:
     must_do(workspace, Call.FRESH, Phase.PAUSED)
     shelf = marked(workspace.shelf, pause_of(workspace).snapshot_id, SnapshotState.SUPERSEDED)
     return Move(Phase.RUNNING, shelf=shelf, intent=Intent.NONE, ends_pause=True)
+
+
+def begin_cold(workspace: Workspace) -> Move | None:
+    """The move of a server that its user stops, or starts anew: its last pause is not its own any more. ``None`` without one."""
+    if workspace.phase is not Phase.RUNNING or workspace.pause is None:
+        return None
+    return Move(Phase.RUNNING, intent=Intent.NONE, ends_pause=True)
+
+
+def fall_back(workspace: Workspace, now: float, detail: str = "") -> Move | None:
+    """The move of a server that ended by itself: paused again, with the snapshot that proved itself last; ``None`` without one.
+
+    Sound as any resume is, if the snapshot is of this very server (its manifest names the owner and lineage, which the caller compares)
+    and its tokens are there: no other process of that lineage lives, and the proof is the same as when it was resumed before. What
+    it cannot bring back is the time since then, which the reason says.
+    """
+    kept = max((s for s in workspace.shelf if s.state is SnapshotState.CURRENT), key=lambda s: s.created, default=None)
+    if workspace.phase is not Phase.RUNNING or kept is None:
+        return None
+    last = workspace.pause if workspace.pause is not None and workspace.pause.snapshot_id == kept.id else None
+    pause = replace(last or Pause(kept.pause_id, snapshot_id=kept.id), clocks=Clocks(durable=kept.created, freed=now))
+    return back_to_paused(replace(workspace, pause=pause), "ended_by_itself", detail)
 
 
 def begin_discard(workspace: Workspace, now: float, code: str = "discarded") -> Move:
@@ -85,18 +118,25 @@ async def waiting(ports: Ports, workspace: Workspace) -> Move | None:
     """Wait until a restore fits."""
     pause, server = pause_of(workspace), server_of(workspace)
     if of_another_life(ports, pause):
-        return await _paused_again(ports, workspace, "hub_restarted")
-    manifest = await _manifest(ports, workspace)
+        return await give_up(ports, workspace, "hub_restarted")
+    manifest, launch = None, None
     until = workspace.phase_since + ports.limits.waiting
     while True:
         if cancelled(ports, workspace):
-            return await _paused_again(ports, workspace, "cancelled")
-        code = await ports.engine.capacity(server, manifest)
+            return await give_up(ports, workspace, "cancelled")
+        try:
+            if manifest is None:
+                manifest = await _manifest(ports, workspace)
+            if launch is None and ports.engine.abilities.reserves:
+                launch = ports.engine.launch(manifest, await ports.hub.plain_launch(workspace.key))
+            code = await ports.engine.capacity(server, manifest, launch)
+        except TryLater as error:  # an outage is waited out like any other want of room
+            code = error.code
         if code is None:
             clocks = replace(pause.clocks, capacity_found=ports.clock.time())
             return Move(Phase.RESTORING, pause=replace(pause, clocks=clocks))
         if ports.clock.time() >= until:
-            return await _paused_again(ports, workspace, code)
+            return await give_up(ports, workspace, code)
         ports.store.note_progress(workspace.key, None, code)
         await ports.clock.sleep(ports.limits.capacity_poll)
 
@@ -144,6 +184,8 @@ async def deleting(ports: Ports, workspace: Workspace) -> Move | None:
 async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "") -> Move | None:
     """Back to paused. What may have been started is first marked as given up, so that a kill cannot start it again."""
     if workspace.phase is Phase.WAITING:
+        if ports.engine.abilities.reserves:
+            await remove(ports, workspace)
         return await _paused_again(ports, workspace, code, detail)
     if pause_of(workspace).reason:
         return None
@@ -174,17 +216,17 @@ async def _restore(ports: Ports, workspace: Workspace) -> Move | None:
     manifest = await _manifest(ports, workspace)
     plain = await ports.hub.plain_launch(key)
     spec = ports.engine.launch(manifest, plain)
-    if await ports.engine.alive(server):  # of an attempt that was broken off: never two of one lineage
+    if not ports.engine.abilities.reserves and await ports.engine.alive(server):  # of a broken-off attempt: never two of one lineage
         await remove(ports, workspace)
     await unless_cancelled(ports, workspace, ports.hub.launch(key, spec, manifest))
     _stands(ports, workspace)
     deadline = ports.clock.time() + ports.limits.restore
     answer = await unless_cancelled(ports, workspace, _ask_guest(ports, workspace, deadline))
-    signal = await ports.engine.signal(server, manifest)
+    signal = await _signal(ports, workspace, manifest, answer, deadline)
     _stands(ports, workspace)
     if cancelled(ports, workspace):
         return await give_up(ports, workspace, "cancelled")
-    if signal == Signal.GONE or (signal != Signal.RESTORED and not await ports.engine.alive(server)):
+    if signal == Signal.GONE or (signal not in (Signal.RESTORED, Signal.LATE) and not await ports.engine.alive(server)):
         return await give_up(ports, workspace, "restore_failed", "it ended by itself")
     verdict = proof.judge(manifest.identity or pause.identity, answer, signal)
     pause = replace(pause, clocks=replace(pause.clocks, process_back=ports.clock.time()))
@@ -208,6 +250,18 @@ async def _let_in(ports: Ports, workspace: Workspace) -> Move | None:
     return Move(Phase.RUNNING, pause=replace(explained(pause, None), attempt=None), shelf=shelf, intent=Intent.NONE)
 
 
+async def _signal(ports: Ports, workspace: Workspace, manifest: SnapshotManifest, answer: Restored | Absent, deadline: float) -> str:
+    """The engine's evidence. One that is late is waited for only where there is no other."""
+    server = server_of(workspace)
+    while True:
+        signal = await ports.engine.signal(server, manifest)
+        if signal != Signal.LATE or not isinstance(answer, Absent) or ports.clock.time() >= deadline:
+            return signal
+        if cancelled(ports, workspace):
+            return signal
+        await ports.clock.sleep(ports.limits.capacity_poll)
+
+
 async def _ask_guest(ports: Ports, workspace: Workspace, deadline: float) -> Restored | Absent:
     try:
         return await ports.guest.restored(workspace.key, pause_of(workspace).id, deadline)
@@ -222,7 +276,7 @@ async def _still_the_restored(ports: Ports, workspace: Workspace) -> bool:
     server = server_of(workspace)
     if not await ports.engine.alive(server):
         return False
-    return await ports.engine.signal(server, await _manifest(ports, workspace)) == Signal.RESTORED
+    return await ports.engine.signal(server, await _manifest(ports, workspace)) in (Signal.RESTORED, Signal.LATE)
 
 
 async def _manifest(ports: Ports, workspace: Workspace) -> SnapshotManifest:

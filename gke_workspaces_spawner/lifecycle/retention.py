@@ -17,7 +17,7 @@ def expired(shelf: Iterable[SnapshotRef], now: float) -> tuple[SnapshotRef, ...]
     return tuple(s for s in shelf if s.state is not SnapshotState.PINNED and s.expires is not None and s.expires <= now)
 
 
-def may_go(workspace: Workspace, now: float, keep_last: int) -> tuple[SnapshotRef, ...]:
+def may_go(workspace: Workspace, now: float, keep_last: int, release_after: float = 0.0) -> tuple[SnapshotRef, ...]:
     """Snapshots that nothing needs any more, oldest first; empty while a pause or a resume is open.
 
     The state of a paused server that has expired goes by way of ``deleting`` (:func:`paused_state_expired`), not by this.
@@ -26,7 +26,8 @@ def may_go(workspace: Workspace, now: float, keep_last: int) -> tuple[SnapshotRe
         return ()
     over = {s.id for s in expired(workspace.shelf, now)}
     proved = sorted((s for s in workspace.shelf if s.state is SnapshotState.CURRENT), key=lambda s: s.created)
-    over.update(s.id for s in proved[: max(0, len(proved) - max(0, keep_last))])
+    if now - workspace.phase_since >= release_after:
+        over.update(s.id for s in proved[: max(0, len(proved) - max(0, keep_last))])
     return tuple(sorted((s for s in workspace.shelf if s.id in over), key=lambda s: s.created))
 
 

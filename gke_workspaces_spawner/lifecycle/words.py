@@ -96,8 +96,10 @@ def describe(workspace: Workspace, now: float) -> Sentence:
         return Sentence(f"Running. The last pause did not succeed: {reason(code).sentence}", "failed", values)
     elif workspace.phase is Phase.UNPROVEN and code:
         text = reason(code).sentence
-    elif workspace.phase is Phase.CHECKPOINTING and workspace.progress is not None:
-        text = f"Saving the running processes ({round(100 * workspace.progress)} %)."
+    elif workspace.phase in (Phase.CHECKPOINTING, Phase.RESTORING) and workspace.progress is not None and not code:
+        text = f"{text[:-1]} ({round(100 * workspace.progress)} %)."
+    elif workspace.phase is Phase.WAITING and workspace.waits_for:
+        text = reason(workspace.waits_for).sentence
     elif workspace.phase is Phase.RESTORING and code:
         text = f"Going back to paused: {reason(code).sentence}"
     if workspace.intent is Intent.CANCEL:

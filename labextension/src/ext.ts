@@ -3,7 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { IAccepted, IJournal, IPreflight, IReceipt, IStatus } from './tokens';
+import type { IAccepted, IFollow, IJournal, IPreflight, IStatus } from './tokens';
 
 /** The server extension said no, in words for a person. */
 export class ExtensionError extends Error {
@@ -37,9 +37,9 @@ export class PauseExtension {
     return this._call<IAccepted>('pause', {});
   }
 
-  /** The receipt of the last resume, as the Hub wrote it; null while there is none. */
-  async receipt(): Promise<IReceipt | null> {
-    return (await this._call<{ receipt?: IReceipt | null }>('receipt')).receipt ?? null;
+  /** The workspace as the Hub sees it, with the receipt of the last resume. */
+  workspace(): Promise<Partial<IFollow>> {
+    return this._call<Partial<IFollow>>('receipt');
   }
 
   journal(kernelId: string): Promise<IJournal> {

@@ -5,12 +5,13 @@
  * a redirect there means that the login has run out.
  */
 
-import type { IFollow, Phase } from './tokens';
+import type { ICancel, IFollow, Phase } from './tokens';
 
 export type HubAnswer =
   { kind: 'phase'; follow: IFollow } | { kind: 'login' } | { kind: 'unknown' } | { kind: 'unreachable' };
 
-const PHASES: ReadonlySet<string> = new Set<Phase>([
+/** All of them; what else an answer says is not from a Hub that we know. */
+export const PHASES: ReadonlySet<string> = new Set<Phase>([
   'running',
   'preparing',
   'checkpointing',
@@ -69,6 +70,30 @@ function encodePart(part: string): string {
     return encodeURIComponent(decodeURIComponent(part));
   } catch {
     return encodeURIComponent(part);
+  }
+}
+
+/**
+ * Hand in the ticket that cancels a pause; null when the Hub took it, else its sentence, or '' when it has none. Never rejects.
+ *
+ * No cookie goes with it: the ticket is all that the Hub looks at.
+ */
+export async function handIn(cancel: ICancel, fetcher: typeof fetch = fetch): Promise<string | null> {
+  try {
+    const response = await fetcher(cancel.url, {
+      method: 'POST',
+      body: JSON.stringify({ ticket: cancel.ticket }),
+      credentials: 'omit',
+      headers: { Accept: 'application/json', 'Content-Type': 'application/json' },
+      redirect: 'error'
+    });
+    if (response.ok) {
+      return null;
+    }
+    const said = (await response.json()) as { message?: unknown } | null;
+    return typeof said?.message === 'string' ? said.message : '';
+  } catch {
+    return '';
   }
 }
 

@@ -6,7 +6,14 @@
  */
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { ConnectionLost, IConnectionLost, ILabShell, JupyterFrontEnd, JupyterLab } from '@jupyterlab/application';
+import {
+  ConnectionLost,
+  IConnectionLost,
+  ILabShell,
+  ILabStatus,
+  JupyterFrontEnd,
+  JupyterLab
+} from '@jupyterlab/application';
 import { CommandToolbarButton, ICommandPalette, IWindowResolver, Notification } from '@jupyterlab/apputils';
 import { IDocumentManager } from '@jupyterlab/docmanager';
 import { IMainMenu } from '@jupyterlab/mainmenu';
@@ -17,11 +24,11 @@ import { ITranslator } from '@jupyterlab/translation';
 
 import { reconnectAll, watchSockets } from './connections';
 import { PauseExtension } from './ext';
-import { askHub, spawnUrl, webUrl } from './hub';
+import { askHub, handIn, pageOf, spawnUrl, webUrl } from './hub';
 import { pauseIcon } from './icon';
 import { Settled } from './memory';
 import type { INotices } from './notices';
-import { connectNotices, tellReceipt } from './notices';
+import { connectNotices, tellReceipt, tellUnproven } from './notices';
 import { Overlay } from './overlay';
 import { pauseServer } from './pause';
 import { keepNotebooks } from './recover';
@@ -34,13 +41,14 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
   description: "Knows what the tab's server does during a pause, and shows it.",
   autoStart: true,
   requires: [JupyterFrontEnd.IPaths, ITranslator],
-  optional: [JupyterLab.IInfo],
+  optional: [JupyterLab.IInfo, ILabStatus],
   provides: IPauseMonitor,
   activate: (
     app: JupyterFrontEnd,
     paths: JupyterFrontEnd.IPaths,
     translator: ITranslator,
-    info: JupyterLab.IInfo | null
+    info: JupyterLab.IInfo | null,
+    labStatus: ILabStatus | null
   ) => {
     const trans = translator.load(TRANSLATION_DOMAIN);
     const extension = new PauseExtension(app.serviceManager.serverSettings);
@@ -48,6 +56,7 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
       status: () => extension.status(),
       probe: () => extension.probe(),
       askHub: address => askHub(address),
+      handIn: cancel => handIn(cancel),
       navigate: address => leaveTo(address),
       here: window.location.href,
       page: document
@@ -58,9 +67,14 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
       server: paths.urls.base,
       store: window.sessionStorage,
       page: window,
-      receipt: () => extension.receipt()
+      workspace: () => extension.workspace(),
+      leave: followUrl => leaveTo(pageOf(followUrl))
     };
-    const overlay = new Overlay(trans, app.shell.node);
+    const overlay = new Overlay(trans, app.shell.node, {
+      cancel: () => monitor.cancel(),
+      leave: leaveTo,
+      unsaved: () => labStatus?.isDirty ?? false
+    });
     monitor.viewChanged.connect((_, view) => {
       overlay.present(view);
       if (info) {
@@ -76,7 +90,7 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
     });
     void app.restored
       .then(() => monitor.refresh())
-      .then(status => tellReceipt(status, notices))
+      .then(status => Promise.all([tellReceipt(status, notices), tellUnproven(status, notices)]))
       .catch(error => console.warn('The server extension for pausing did not answer.', error));
     // A page that the browser kept while another one was shown knows nothing of the time between.
     window.addEventListener('pageshow', event => {
@@ -92,7 +106,8 @@ const monitorPlugin: JupyterFrontEndPlugin<IPauseMonitor> = {
 function leaveTo(address: string): void {
   const target = webUrl(address, window.location.href);
   if (target) {
-    window.addEventListener('beforeunload', event => event.stopImmediatePropagation(), { capture: true, once: true });
+    // The last listener: Lab's, which asks about unsaved documents, has had its say by then (capturing does not come before it here).
+    window.addEventListener('beforeunload', event => (event.returnValue = ''), { once: true });
     window.location.assign(target.href);
   }
 }

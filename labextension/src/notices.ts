@@ -5,7 +5,7 @@ import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import { showReceipt, showSentences } from './dialog';
 import { tell, told } from './memory';
 import type { Store } from './memory';
-import type { IPauseMonitor, IReason, IReceipt, IReturn, IStatus, Notice } from './tokens';
+import type { IFollow, IPauseMonitor, IReason, IReceipt, IReturn, IStatus, Notice } from './tokens';
 import type { Translate } from './words';
 import { receiptText } from './words';
 
@@ -18,8 +18,10 @@ export interface INotices {
   server: string;
   store: Store;
   page: Window;
-  /** Ask for the receipt of the last resume; null while there is none. */
-  receipt(): Promise<IReceipt | null>;
+  /** The workspace as the Hub sees it, with the receipt of the last resume. */
+  workspace(): Promise<Partial<IFollow>>;
+  /** Go to the server's page. */
+  leave(followUrl: string): void;
 }
 
 /** Show the monitor's notices and receipts. */
@@ -122,7 +124,7 @@ export async function tellReceipt(status: IStatus, given: INotices): Promise<voi
     if (i > 0) {
       await new Promise(resolve => setTimeout(resolve, BETWEEN));
     }
-    receipt = await given.receipt().catch(() => null);
+    receipt = (await given.workspace().catch(() => null))?.receipt ?? null;
   }
   tell(given.store, given.server, pauseId);
   const text = receiptText(receipt, false, trans);
@@ -134,4 +136,23 @@ export async function tellReceipt(status: IStatus, given: INotices): Promise<voi
     autoClose: text.lost.length ? false : 15000,
     actions: [{ label: trans.__('Details'), callback: () => void showReceipt(text, trans) }]
   });
+}
+
+/**
+ * Tell a tab that opens on a server which is not the one that was paused. Nothing else in Lab says so, and the choice
+ * (try the resume again, or keep this server) is on the server's page. Never rejects.
+ */
+export async function tellUnproven(status: IStatus, given: INotices): Promise<void> {
+  const { trans } = given;
+  const followUrl = status.follow_url;
+  if (!status.available || !followUrl || (await given.workspace().catch(() => null))?.phase !== 'unproven') {
+    return;
+  }
+  Notification.warning(
+    trans.__('This server is not the one that was paused. Its snapshot is kept: resume again, or keep this server.'),
+    {
+      autoClose: false,
+      actions: [{ label: trans.__('Choose'), displayType: 'accent', callback: () => given.leave(followUrl) }]
+    }
+  );
 }

@@ -9,7 +9,7 @@ interface IPace {
   longest: number;
 }
 
-const UNDER_WAY: IPace = { first: 400, factor: 1.3, longest: 3000 };
+const UNDER_WAY: IPace = { first: 400, factor: 1.2, longest: 1500 };
 const RESTING: IPace = { first: 3000, factor: 1.5, longest: 30000 };
 const UNREACHABLE: IPace = { first: 1000, factor: 1.7, longest: 15000 };
 

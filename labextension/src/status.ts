@@ -15,7 +15,18 @@ import type { Probe } from './ext';
 import type { HubAnswer } from './hub';
 import { pageOf, sameOrigin } from './hub';
 import { Pacer, wait } from './pace';
-import type { IAccepted, IFollow, IPauseMonitor, IReturn, IStatus, Notice, Phase, View } from './tokens';
+import type {
+  Cancel,
+  IAccepted,
+  ICancel,
+  IFollow,
+  IPauseMonitor,
+  IReturn,
+  IStatus,
+  Notice,
+  Phase,
+  View
+} from './tokens';
 
 /** Looks at the server, with the Hub's word that it runs, before it counts as stopped: about 10 seconds. */
 const PATIENCE = 7;
@@ -30,11 +41,16 @@ const LONGEST_RETURN = 15000;
 /** Phases after which a running server is a restored one; before them it is the original that goes on. */
 const BEYOND_RETURN: ReadonlySet<Phase> = new Set<Phase>(['stopping', 'paused', 'waiting', 'restoring', 'unproven']);
 
+/** Phases from which the original server can still go on. */
+const CAN_GO_ON: ReadonlySet<Phase> = new Set<Phase>(['preparing', 'checkpointing', 'saved']);
+
 /** The world around the monitor. */
 export interface IWorld {
   status(): Promise<IStatus>;
   probe(): Promise<Probe>;
   askHub(followUrl: string): Promise<HubAnswer>;
+  /** Null when the Hub took the ticket, else why not, or '' when it did not say. */
+  handIn(cancel: ICancel): Promise<string | null>;
   navigate(address: string): void;
   /** The page's own address. */
   readonly here: string;
@@ -110,12 +126,42 @@ export class PauseMonitor implements IPauseMonitor {
     this._begin(followUrl);
     this._asked = accepted.pause?.id ?? accepted.pause_id ?? '';
     this._askedAt = Date.now();
+    if (accepted.cancel && sameOrigin(accepted.cancel.url, this.world.here)) {
+      this._ticket = accepted.cancel;
+      this._cancel = { kind: 'offered' };
+    }
     const follow: IFollow = { phase: accepted.phase ?? 'preparing', pause: accepted.pause ?? null };
     if (follow.phase === 'running') {
       follow.phase = 'preparing';
     }
-    this._show({ kind: 'phase', follow, mine: true });
+    this._showPhase(follow, true);
     void this._look();
+  }
+
+  cancel(): void {
+    if (this._ticket && this._view.kind === 'phase' && this._view.cancel?.kind === 'offered') {
+      this._cancel = { kind: 'asked' };
+      this._showPhase(this._view.follow, this._view.mine);
+      void this._callOff(this._ticket, this._episode);
+    }
+  }
+
+  private async _callOff(ticket: ICancel, episode: number): Promise<void> {
+    const message = await this.world.handIn(ticket);
+    if (episode !== this._episode || message === null) {
+      return; // Taken: the phases that follow show it.
+    }
+    // Without a word from the Hub it may be away for a moment: the button is there again.
+    this._cancel = message === '' ? { kind: 'offered' } : { kind: 'refused', message };
+    if (this._view.kind === 'phase') {
+      this._showPhase(this._view.follow, this._view.mine);
+    }
+  }
+
+  private _showPhase(follow: IFollow, mine: boolean): void {
+    const open = CAN_GO_ON.has(follow.phase) || this._cancel?.kind === 'refused';
+    const elsewhere = this._cancel?.kind === 'offered' && follow.actions && !follow.actions.includes('cancel');
+    this._show({ kind: 'phase', follow, mine, cancel: open && !elsewhere ? this._cancel : null });
   }
 
   /** A new episode: nothing of the last one counts. */
@@ -124,6 +170,8 @@ export class PauseMonitor implements IPauseMonitor {
     this._episode++;
     this._followUrl = followUrl;
     this._asked = null;
+    this._ticket = null;
+    this._cancel = null;
     this._seen.clear();
     this._last = null;
     this._repeat = 0;
@@ -171,7 +219,7 @@ export class PauseMonitor implements IPauseMonitor {
     this._seen.add(follow.phase);
     this._looks = 0;
     const mine = this._asked !== null;
-    this._show({ kind: 'phase', follow, mine });
+    this._showPhase(follow, mine);
     if (mine && follow.phase === 'paused' && follow.urls?.page) {
       this._asked = null;
       this.world.navigate(follow.urls.page);
@@ -296,6 +344,9 @@ export class PauseMonitor implements IPauseMonitor {
   private _followUrl = '';
   /** Id of the pause that this tab asked for; `''` when the server did not name it, null when it did not ask. */
   private _asked: string | null = null;
+  /** With what it can be called off. */
+  private _ticket: ICancel | null = null;
+  private _cancel: Cancel | null = null;
   /** When that was, on this browser's clock (milliseconds). */
   private _askedAt = 0;
   private _seen = new Set<Phase>();

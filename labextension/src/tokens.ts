@@ -46,8 +46,10 @@ export interface IFollow {
   since?: number | null;
   /** Seconds in this phase. */
   age?: number | null;
-  /** 0..1 within the phase, where known. */
+  /** The part of the phase that is over, below 1, where known. */
   progress?: number | null;
+  /** Seconds that the phase is expected to last, where known. */
+  remaining?: number | null;
   sentence?: string;
   reason?: IReason | null;
   actions?: string[];
@@ -91,8 +93,15 @@ export interface IPreflight {
   facts?: IHolds;
 }
 
+/** Where the Hub takes this tab's word that its pause is off, and the ticket that proves that it is its pause. */
+export interface ICancel {
+  url: string;
+  ticket: string;
+}
+
 /** The answer to an accepted pause. */
 export interface IAccepted {
+  cancel?: ICancel | null;
   pause?: { id: string } | null;
   pause_id?: string | null;
   phase?: Phase;
@@ -117,12 +126,16 @@ export interface IJournal {
   next?: number | string | null;
 }
 
+/** The way back from a pause: offered, asked for, or refused with the Hub's sentence. */
+export type Cancel = { kind: 'offered' } | { kind: 'asked' } | { kind: 'refused'; message: string };
+
 /** What the tab shows in front of everything else. */
 export type View =
   | { kind: 'quiet' }
   | { kind: 'saving' }
   | { kind: 'asking' }
-  | { kind: 'phase'; follow: IFollow; mine: boolean }
+  /** `mine`: this tab asked for the pause. `cancel`: what it can do about it, and what came of that. */
+  | { kind: 'phase'; follow: IFollow; mine: boolean; cancel?: Cancel | null }
   | { kind: 'elsewhere'; page: string }
   /** The server answers; its connections are being brought back. `covered`: something stood in front of Lab before. */
   | { kind: 'returning'; covered: boolean };
@@ -166,6 +179,8 @@ export interface IPauseMonitor {
   aborted(): void;
   /** A pause asked for by this tab was accepted. */
   accepted(accepted: IAccepted): void;
+  /** Call this tab's own pause off, while the view offers it. */
+  cancel(): void;
 }
 
 export const IPauseMonitor = new Token<IPauseMonitor>(

@@ -82,6 +82,17 @@ export function sentence(follow: IFollow, trans: Translate): string {
   }
 }
 
+/** "42 %, about 3 s left", as far as it is known. */
+export function part(follow: IFollow, trans: Translate): string {
+  if (typeof follow.progress !== 'number') {
+    return '';
+  }
+  const percent = trans.__('%1 %', Math.round(100 * Math.min(0.99, Math.max(0, follow.progress))));
+  return typeof follow.remaining === 'number' && follow.remaining > 0
+    ? trans.__('%1, about %2 left', percent, duration(Math.max(1, Math.round(follow.remaining)), trans))
+    : percent;
+}
+
 /** How many; lists and numbers both occur on the wire. */
 function count(value: number | unknown[] | null | undefined): number {
   return Array.isArray(value) ? value.length : (value ?? 0);

@@ -2,7 +2,7 @@
 
 import type { Probe } from '../src/ext';
 import type { HubAnswer } from '../src/hub';
-import type { IFollow, IStatus, Phase } from '../src/tokens';
+import type { ICancel, IFollow, IStatus, Phase } from '../src/tokens';
 import type { IWorld } from '../src/status';
 
 /** A translation bundle that puts the values in and translates nothing. */
@@ -46,6 +46,15 @@ export class FakeWorld implements IWorld {
   askHub(): Promise<HubAnswer> {
     this.asked++;
     return Promise.resolve(this.hub);
+  }
+
+  /** What the Hub answers to a ticket: null when it takes it. */
+  refusal: string | null = null;
+  readonly handed: ICancel[] = [];
+
+  handIn(cancel: ICancel): Promise<string | null> {
+    this.handed.push(cancel);
+    return Promise.resolve(this.refusal);
   }
 
   navigate(address: string): void {

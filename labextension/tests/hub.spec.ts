@@ -1,4 +1,4 @@
-import { askHub, pageOf, sameOrigin, spawnUrl, webUrl } from '../src/hub';
+import { askHub, handIn, pageOf, sameOrigin, spawnUrl, webUrl } from '../src/hub';
 
 const HERE = 'https://hub.example/user/ann/lab';
 
@@ -63,4 +63,20 @@ test.each([
   ['nothing at all', answering({ json: () => Promise.resolve(null) }), 'unknown']
 ])('%s is told apart', async (_, fetcher, kind) => {
   expect(await askHub('/f', fetcher)).toEqual({ kind });
+});
+
+test("a ticket is handed in without a cookie, and the Hub's sentence comes back", async () => {
+  const asked: unknown[] = [];
+  const hub = (answer: Partial<Response>) =>
+    ((...call: unknown[]) => {
+      asked.push(call);
+      return answering(answer)('');
+    }) as typeof fetch;
+  const cancel = { url: '/hub/api/x', ticket: 't' };
+  expect(await handIn(cancel, hub({}))).toBeNull();
+  expect(asked[0]).toMatchObject(['/hub/api/x', { method: 'POST', body: '{"ticket":"t"}', credentials: 'omit' }]);
+  const late = { ok: false, status: 409, json: () => Promise.resolve({ message: 'Too late.' }) };
+  expect(await handIn(cancel, hub(late))).toBe('Too late.');
+  expect(await handIn(cancel, hub({ ...late, json: () => Promise.reject(new Error('html')) }))).toBe('');
+  expect(await handIn(cancel, () => Promise.reject(new TypeError('away')))).toBe('');
 });

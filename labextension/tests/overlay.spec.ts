@@ -4,11 +4,13 @@ import { trans } from './helpers';
 
 let behind: HTMLElement;
 let overlay: Overlay;
+let acts: { cancel: jest.Mock; leave: jest.Mock; unsaved: jest.Mock };
 
 beforeEach(() => {
   document.body.innerHTML = '<div id="main"><button id="b">b</button></div>';
   behind = document.getElementById('main')!;
-  overlay = new Overlay(trans, behind);
+  acts = { cancel: jest.fn(), leave: jest.fn(), unsaved: jest.fn(() => false) };
+  overlay = new Overlay(trans, behind, acts);
 });
 afterEach(() => overlay.dispose());
 
@@ -28,7 +30,7 @@ test('a phase is read out, with its progress and the way to the page where it ca
   overlay.present(PAUSING);
   const node = overlay.node;
   expect(node.querySelector('[role=status]')!.getAttribute('aria-live')).toBe('polite');
-  expect(node.textContent).toContain('Pausing your server');
+  expect(node.querySelector('[role=status]')!.textContent).toContain('Pausing your server');
   expect(node.querySelector('progress')!.value).toBe(0.25);
   expect(node.querySelector('a')!.pathname).toBe('/hub/workspaces/ann');
 });
@@ -87,4 +89,70 @@ test('a paused server has no progress, an unknown end has no number', () => {
   overlay.present({ kind: 'phase', mine: false, follow: { phase: 'waiting' } });
   expect(overlay.node.querySelector('progress')!.hidden).toBe(false);
   expect(overlay.node.querySelector('progress')!.hasAttribute('value')).toBe(false);
+});
+
+test('how far it is stands there in words, and not in what is read out at every change', () => {
+  overlay.present({ ...PAUSING, follow: { ...PAUSING.follow, sentence: 'Saving (25 %).', remaining: 12.4 } });
+  expect(overlay.node.querySelector('.jp-gkews-Overlay-part')!.textContent).toBe('25 %, about 12 s left');
+  for (const live of overlay.node.querySelectorAll('[aria-live]')) {
+    expect(live.textContent).not.toContain('25 %');
+  }
+  overlay.present({ ...PAUSING, follow: { phase: 'restoring', progress: null } });
+  expect(overlay.node.querySelector<HTMLElement>('.jp-gkews-Overlay-part')!.hidden).toBe(true);
+});
+
+const button = () => overlay.node.querySelector('button')!;
+
+test('the tab that can cancel has a button for it, which is pressed once and keeps the focus', () => {
+  overlay.present(PAUSING);
+  expect(button().hidden).toBe(true);
+  overlay.present({ ...PAUSING, cancel: { kind: 'offered' } });
+  expect(button().textContent).toBe('Cancel the pause');
+  button().focus();
+  button().click();
+  expect(acts.cancel).toHaveBeenCalledTimes(1);
+  overlay.present({ ...PAUSING, cancel: { kind: 'asked' } });
+  expect(button().textContent).toBe('Cancelling…');
+  expect(document.activeElement).toBe(button());
+  button().click();
+  expect(acts.cancel).toHaveBeenCalledTimes(1);
+});
+
+test('a cancel that came too late is told with its sentence, and the focus stays inside', () => {
+  overlay.present({ ...PAUSING, cancel: { kind: 'offered' } });
+  button().focus();
+  overlay.present({ ...PAUSING, cancel: { kind: 'refused', message: 'It is too late.' } });
+  expect(button().hidden).toBe(true);
+  expect(overlay.node.querySelector('.jp-gkews-Overlay-more')!.textContent).toBe('It is too late.');
+  expect(overlay.node.contains(document.activeElement)).toBe(true);
+});
+
+test('the link leaves without a question, but never takes the place of edits that nobody saved', () => {
+  const opened = jest.spyOn(window, 'open').mockReturnValue(null);
+  const link = () => overlay.node.querySelector('a')!;
+  overlay.present(PAUSING);
+  acts.unsaved.mockReturnValue(true);
+  link().click(); // this tab asked for the pause: its documents were saved
+  expect(acts.leave).toHaveBeenCalledWith('http://localhost/hub/workspaces/ann#cancel');
+  overlay.present({ ...PAUSING, mine: false });
+  link().click();
+  expect(acts.leave).toHaveBeenCalledTimes(1);
+  expect(opened).toHaveBeenCalledWith('http://localhost/hub/workspaces/ann#cancel', '_blank', 'noopener');
+  acts.unsaved.mockReturnValue(false);
+  link().click();
+  expect(acts.leave).toHaveBeenCalledTimes(2);
+  opened.mockRestore();
+});
+
+test('Shift+Tab goes the other way', () => {
+  overlay.present({ ...PAUSING, cancel: { kind: 'offered' } });
+  const tab = (shiftKey: boolean) =>
+    document.activeElement!.dispatchEvent(new KeyboardEvent('keydown', { key: 'Tab', shiftKey, bubbles: true }));
+  const at = () => document.activeElement!.tagName;
+  tab(true);
+  expect(at()).toBe('BUTTON');
+  tab(true);
+  expect(at()).toBe('A');
+  tab(false);
+  expect(at()).toBe('BUTTON');
 });

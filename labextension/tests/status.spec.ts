@@ -273,3 +273,63 @@ test('without a hub that can pause, a lost server is a stopped one', async () =>
   monitor.lost();
   expect(notices).toEqual([{ kind: 'stopped' }]);
 });
+
+const TICKET = { url: '/hub/api/users/ann/server/pause/p1/cancel-ticket', ticket: 'ab'.repeat(32) };
+const offered = () => (monitor.view.kind === 'phase' ? monitor.view.cancel : undefined);
+
+test('the tab that asked for the pause can call it off until the server is removed', async () => {
+  world.phase('checkpointing', { actions: ['cancel', 'resume'] });
+  monitor.accepted({ pause: { id: 'p1' }, cancel: TICKET, follow_url: '/hub/workspaces/follow/ann' });
+  await pass(10);
+  expect(offered()).toEqual({ kind: 'offered' });
+  monitor.cancel();
+  monitor.cancel();
+  await pass(10);
+  expect(world.handed).toEqual([TICKET]);
+  expect(offered()).toEqual({ kind: 'asked' });
+  world.phase('stopping');
+  await pass(3000);
+  expect(offered()).toBeNull();
+});
+
+test('a cancel that the Hub refuses is told, and not offered again', async () => {
+  world.phase('saved', { actions: ['cancel'] });
+  world.refusal = 'It is too late to cancel.';
+  monitor.accepted({ pause: { id: 'p1' }, cancel: TICKET, follow_url: '/hub/workspaces/follow/ann' });
+  await pass(10);
+  monitor.cancel();
+  await pass(10);
+  expect(offered()).toEqual({ kind: 'refused', message: 'It is too late to cancel.' });
+});
+
+test('a cancel that did not reach the Hub can be pressed again', async () => {
+  world.phase('checkpointing');
+  world.refusal = '';
+  monitor.accepted({ pause: { id: 'p1' }, cancel: TICKET, follow_url: '/hub/workspaces/follow/ann' });
+  await pass(10);
+  monitor.cancel();
+  await pass(10);
+  expect(offered()).toEqual({ kind: 'offered' });
+});
+
+test('who did not ask for the pause, and who is on another origin, is offered no cancel', async () => {
+  world.phase('checkpointing');
+  world.server = { kind: 'down' };
+  monitor.lost();
+  await pass(10);
+  expect(offered()).toBeNull();
+  monitor.cancel();
+  const cancel = { ...TICKET, url: `http://other.example${TICKET.url}` };
+  monitor.accepted({ pause: { id: 'p1' }, cancel, follow_url: '/hub/workspaces/follow/ann' });
+  await pass(10);
+  expect(offered()).toBeNull();
+  monitor.cancel();
+  expect(world.handed).toEqual([]);
+});
+
+test('a pause that is being cancelled elsewhere is not offered to be cancelled here', async () => {
+  world.phase('checkpointing', { actions: ['resume'] });
+  monitor.accepted({ pause: { id: 'p1' }, cancel: TICKET, follow_url: '/hub/workspaces/follow/ann' });
+  await pass(10);
+  expect(offered()).toBeNull();
+});

@@ -1,19 +1,9 @@
+import { PHASES } from '../src/hub';
 import type { Phase } from '../src/tokens';
 import { duration, estimate, heading, holds, receiptText, sentence, size } from '../src/words';
 import { trans } from './helpers';
 
-const PHASES: Phase[] = [
-  'running',
-  'preparing',
-  'checkpointing',
-  'saved',
-  'stopping',
-  'paused',
-  'waiting',
-  'restoring',
-  'unproven',
-  'deleting'
-];
+const phases = [...PHASES] as Phase[];
 
 test.each([
   [0, '0 B'],
@@ -37,9 +27,9 @@ test.each([
 });
 
 test('every phase has words of its own', () => {
-  const words = PHASES.map(phase => sentence({ phase }, trans));
-  expect(new Set(words).size).toBe(PHASES.length);
-  expect(PHASES.map(phase => heading(phase, trans)).every(Boolean)).toBe(true);
+  const words = phases.map(phase => sentence({ phase }, trans));
+  expect(new Set(words).size).toBe(phases.length);
+  expect(phases.map(phase => heading(phase, trans)).every(Boolean)).toBe(true);
 });
 
 test('the sentence of the Hub goes first', () => {

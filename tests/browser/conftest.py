@@ -1,4 +1,4 @@
-"""Chromium for the browser level: one browser a run, a fresh profile a test."""
+"""Chromium for the browser level: one browser a run, a fresh profile a test; and one Hub with real sandboxes for all that needs it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.hub.running import RunningHub
+from tests.sandbox.faulty_runsc import FaultyRunsc
+from tests.sandbox.local_hub import local_hub, runsc
+
 CHROMIUM = "/usr/bin/chromium"
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        # Without WebGL a terminal's screen is text in the page, which a test can read.
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-3d-apis"])
         yield chromium
         chromium.close()
 
@@ -35,6 +40,27 @@ def page(context: BrowserContext) -> Iterator[Page]:
     opened.on("pageerror", lambda error: errors.append(str(error)))
     yield opened
     assert errors == []
+
+
+@pytest.fixture(scope="session")
+def bad_runsc(tmp_path_factory: pytest.TempPathFactory) -> FaultyRunsc:
+    """The sandboxes' runsc, which does as it is told; see :func:`faulty`."""
+    return FaultyRunsc(tmp_path_factory.mktemp("faulty") / "bin", runsc())
+
+
+@pytest.fixture(scope="session")
+def lab_hub(tmp_path_factory: pytest.TempPathFactory, bad_runsc: FaultyRunsc) -> Iterator[RunningHub]:
+    """A Hub whose servers are JupyterLabs in real sandboxes; each test takes users of its own."""
+    with local_hub(tmp_path_factory.mktemp("lab"), {"runsc": str(bad_runsc.path)}) as hub:
+        yield hub
+
+
+@pytest.fixture
+def faulty(bad_runsc: FaultyRunsc) -> Iterator[FaultyRunsc]:
+    """Lets the sandboxes' runsc get something wrong during this test."""
+    bad_runsc.faults()
+    yield bad_runsc
+    bad_runsc.faults()
 
 
 @pytest.fixture

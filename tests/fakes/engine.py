@@ -11,6 +11,7 @@ from gke_workspaces_spawner.lifecycle.ports import (
     Abilities,
     Estimate,
     Failed,
+    Freeze,
     Nothing,
     Observation,
     Saved,
@@ -65,6 +66,10 @@ class FakeEngine:
         self.save_seconds = 0.2
         self.save_fails: Failed | None = None
         self.save_hangs = False
+        self.freeze = Freeze.NEEDED
+        self.seconds_limit = 0.0
+        self.stops = False
+        """A save ends the server."""
         self.breaks_freeze = False
         self.room_from = 0.0
         self.no_room_code = "no_capacity"
@@ -103,6 +108,8 @@ class FakeEngine:
     def start_launch(self, server: Server, spec: Mapping[str, Json]) -> None:
         """What the spawner does with a spec of :meth:`launch`."""
         self._fail("start_launch")
+        if self.abilities.reserves and self.process(server):
+            return  # it was put in line by ``capacity``
         self.launches += 1
         snapshot_id = spec.get("restore")
         if snapshot_id is None or self.restore_gives == Signal.FRESH:
@@ -118,7 +125,15 @@ class FakeEngine:
 
     async def estimate(self, server: Server, facts: Mapping[str, Json]) -> Estimate:
         self._fail("estimate")
-        return Estimate(SNAPSHOT_BYTES, 1.0, 1.0, self.refusal, will_not_return=("Open network connections end.",))
+        return Estimate(
+            SNAPSHOT_BYTES,
+            1.0,
+            1.0,
+            self.refusal,
+            freeze=self.freeze,
+            seconds_limit=self.seconds_limit,
+            will_not_return=("Open network connections end.",),
+        )
 
     async def save(self, server: Server, request: SaveRequest) -> None:
         self._fail("save")
@@ -127,9 +142,10 @@ class FakeEngine:
         process = self.process(server)
         if process is None:
             raise Refused("sandbox_gone")
-        process.frozen_for = request.pause_id
-        process.frozen_until = max(request.deadline, self.clock.time() + request.frozen_for)
-        process.unbroken.add(request.pause_id)
+        if self.abilities.freezes:
+            process.frozen_for = request.pause_id
+            process.frozen_until = max(request.deadline, self.clock.time() + request.frozen_for)
+            process.unbroken.add(request.pause_id)
         self.saves[request.pause_id] = _Save(request, self.clock.time())
 
     async def observe(self, server: Server, pause_id: str) -> Observation:
@@ -150,6 +166,9 @@ class FakeEngine:
     async def confirm_frozen(self, server: Server, pause_id: str, seconds: float) -> bool:
         self._fail("confirm_frozen")
         process = self.process(server)
+        if not self.abilities.freezes:
+            ended = self.saves[pause_id].ended is not None if pause_id in self.saves else False
+            return ended and (process is not None or self.stops)
         if process is None or pause_id not in process.unbroken or process.frozen_for != pause_id or self.breaks_freeze:
             return False
         process.frozen_until = max(process.frozen_until or 0.0, self.clock.time() + seconds)
@@ -176,8 +195,12 @@ class FakeEngine:
             raise Refused("policy_changed")
         return {**plain, "restore": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest) -> str | None:
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
         self._fail("capacity")
+        if self.abilities.reserves:
+            assert launch is not None
+            if self.process(server) is None:
+                self.start_launch(server, launch)
         return None if self.clock.time() >= self.room_from else self.no_room_code
 
     async def alive(self, server: Server) -> bool:
@@ -189,9 +212,13 @@ class FakeEngine:
         process = self.process(server)
         if process is None:
             return Signal.GONE
-        if self.restore_gives == Signal.UNKNOWN:
-            return Signal.UNKNOWN
+        if self.restore_gives in (Signal.UNKNOWN, Signal.LATE):
+            return self.restore_gives
         return Signal.RESTORED if process.restored_from == manifest.snapshot_id else Signal.FRESH
+
+    async def settled(self, server: Server) -> bool:
+        self._fail("settled")
+        return self.restore_gives != Signal.LATE
 
     async def remove(self, server: Server) -> None:
         self._fail("remove")
@@ -241,6 +268,8 @@ class FakeEngine:
                 identity=request.identity,
             )
             self.snapshots[request.snapshot_id] = (manifest, process.identity)
+            if self.stops:
+                process.alive = False
 
     def _let_go(self) -> None:
         """Frozen processes go on by themselves when their time is over."""

@@ -44,6 +44,11 @@ class FakeHub:
         self.routes.add(key)
 
     async def stop(self, key: Key) -> None:
+        self._begin_cold(key)
+        await self._take_down(key)
+
+    async def _take_down(self, key: Key) -> None:
+        """What the Hub's stop does to a server, whoever ended it."""
         if self.stop_fails:
             raise self.stop_fails
         self.routes.discard(key)
@@ -90,6 +95,7 @@ class FakeHub:
                 workspace = store.commit(workspace, resuming.begin_fresh(workspace, store.clock.time()))
             if workspace.phase is not Phase.RUNNING:
                 raise Conflict("phase_conflict")
+            self._begin_cold(key)
             await self.engine.remove(Server(key, workspace.owner))
             self.engine.start(Server(key, workspace.owner))
             self.rows.add(key)
@@ -110,7 +116,18 @@ class FakeHub:
         """What the Hub does about a server that its database calls running and that is gone, or paused."""
         workspace = self._workspace(key)
         if key in self.rows and (workspace.phase is Phase.PAUSED or not await self.engine.alive(Server(key, workspace.owner))):
-            await self.stop(key)
+            move = resuming.fall_back(workspace, self._store().clock.time())
+            own = workspace.pause.snapshot_id if workspace.pause else None  # the spawner compares owner and lineage
+            if move is not None and move.pause is not None and move.pause.snapshot_id == own:
+                self.suspended.add(key)
+                self._store().commit(workspace, move)
+            await self._take_down(key)
+
+    def _begin_cold(self, key: Key) -> None:
+        workspace = self._workspace(key)
+        move = resuming.begin_cold(workspace)
+        if move is not None:
+            self._store().commit(workspace, move)
 
     async def restarted(self) -> None:
         """Routes of servers that the database calls running come back, those of open pauses do not."""

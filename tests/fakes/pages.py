@@ -42,6 +42,7 @@ SERVERS = {
     "gone": "deleting",
     "late": "failed",
     "after": "resumed",
+    "w" * 60: "paused",
 }
 ACTIONS = {
     "running": ["open", "pause", "stop"],
@@ -107,6 +108,7 @@ def view(user: str, server: str, state: str, hub_base: str = "/hub/", now: float
         "revision": 4,
         "intent": "none",
         "progress": {"checkpointing": 0.42, "restoring": 0.63}.get(phase),
+        "remaining": {"checkpointing": 9.7}.get(phase),
         "sentence": SENTENCES.get(words, ""),
         "actions": ACTIONS[words],
         "reason": reason,
@@ -161,6 +163,10 @@ def view(user: str, server: str, state: str, hub_base: str = "/hub/", now: float
     }
 
 
+LISTED = 50
+"""Names that a :class:`DiskHome` gives of a folder."""
+
+
 class DiskHome:
     """A home on this disk, opened the way the contract says: beneath it, without links."""
 
@@ -180,15 +186,16 @@ class DiskHome:
             fd = inner
         return fd
 
-    def listing(self, path: tuple[str, ...]) -> list[files.Entry]:
+    def listing(self, path: tuple[str, ...]) -> files.Listing:
         fd = self._open(path, os.O_DIRECTORY)
         try:
             entries = []
-            for name in os.listdir(fd):
+            names = os.listdir(fd)
+            for name in names[:LISTED]:
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 kind = "folder" if stat.S_ISDIR(status.st_mode) else "file" if stat.S_ISREG(status.st_mode) else "other"
                 entries.append(files.Entry(name, kind, status.st_size, status.st_mtime))
-            return entries
+            return files.Listing(entries, len(names) > LISTED)
         finally:
             os.close(fd)
 

@@ -6,7 +6,7 @@ lies in files, so it survives the death of the Hub that started it. Faults are r
 * ``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code;
 * ``refuse_start``: a hook of the deployment refuses every start;
 * ``hold``: a phase whose work does not end as long as the fault is there (``preparing``, ``checkpointing``, ``saved``, ``stopping``,
-  ``restoring``, ``deleting``).
+  ``restoring``, ``deleting``), or ``starting`` for a cold start.
 
 With ``kill.json`` the Hub kills itself right after a phase was persisted.
 """
@@ -121,8 +121,7 @@ class ProcessEngine:
     async def start(self, server: Server, launch: Mapping[str, Any]) -> int:
         """Start, or let go on; returns the port."""
         snapshot_id = launch.get("snapshot_id")
-        if snapshot_id:
-            await self._held("restoring")
+        await self._held("restoring" if snapshot_id else "starting")
         if snapshot_id and self._fault("restore") == "fail":
             raise Refused("restore_failed", "as the test asked for")
         if snapshot_id and self._fault("restore") != "fresh":
@@ -212,7 +211,7 @@ class ProcessEngine:
     def launch(self, manifest: SnapshotManifest, plain: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**plain, "snapshot_id": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest) -> str | None:
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Any] | None) -> str | None:
         return self._fault("capacity")
 
     async def alive(self, server: Server) -> bool:
@@ -227,6 +226,9 @@ class ProcessEngine:
 
     async def aids(self, server: Server) -> Mapping[str, Any]:
         return {}
+
+    async def settled(self, server: Server) -> bool:
+        return True
 
     async def remove(self, server: Server) -> None:
         """The process of a finished save only leaves our books: it is what the snapshot holds."""

@@ -27,7 +27,7 @@ class FakeStore:
     def __init__(self, clock: FakeClock, database: dict[Key, str]) -> None:
         self.clock = clock
         self.database = database
-        self.progress: dict[Key, tuple[float | None, str]] = {}
+        self.progress: dict[Key, tuple[float | None, str | None]] = {}
         self.history: list[Workspace] = []
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked = asyncio.Event()
@@ -42,7 +42,8 @@ class FakeStore:
         text = self.database.get(key)
         if text is None:
             return Workspace(key, Owner(1, f"lineage-{key.user}-{key.server}"))
-        return replace(_parsed(text), progress=self.progress.get(key, (None, ""))[0])
+        fraction, waits_for = self.progress.get(key, (None, None))
+        return replace(_parsed(text), progress=fraction, waits_for=waits_for)
 
     def commit(self, workspace: Workspace, move: Move) -> Workspace:
         before = self.read(workspace.key)
@@ -61,8 +62,8 @@ class FakeStore:
         self._asked.set()
         return after
 
-    def note_progress(self, key: Key, fraction: float | None, detail: str = "") -> None:
-        self.progress[key] = (fraction, detail)
+    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+        self.progress[key] = (fraction, waits_for)
 
     async def asked(self, key: Key) -> Intent:
         while self.read(key).intent is Intent.NONE:

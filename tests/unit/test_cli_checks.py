@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gke_workspaces_spawner.cli import bring, checks, main, settings
-from gke_workspaces_spawner.cli.pins import NODE_NEEDED
+from gke_workspaces_spawner.cli.pins import NODE_NEEDED, PROXY_PACKAGE, PROXY_VERSION, RUNSC_VERSION
 from gke_workspaces_spawner.cli.say import Stopped
 
 
@@ -144,6 +144,23 @@ def test_a_missing_tool_without_apt_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     one_sentence(error)
 
 
+def test_a_start_that_lacks_nothing_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(bring, "node", lambda: Path("node"))
+    folder = tmp_path / "gke-workspaces"
+    script = folder / f"proxy-{PROXY_VERSION}" / "node_modules" / PROXY_PACKAGE / "bin" / PROXY_PACKAGE
+    for path in (script, folder / f"runsc-{RUNSC_VERSION}" / "runsc"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    with bring.alone(folder):
+        assert bring.bring().proxy == ("node", str(script))
+
+
+def test_node_is_the_program_itself_and_no_script_that_would_leave_it_behind() -> None:
+    assert bring.node().read_bytes()[:4] == b"\x7fELF"
+
+
 def test_an_old_node_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "node"
     old.write_text("#!/bin/sh\necho v16.20.2\n")
@@ -159,9 +176,9 @@ def test_a_command_that_fails_says_what_it_said_and_leaves_nothing_half_made(tmp
     place = tmp_path / "thing"
 
     def make() -> None:
-        with bring._made_whole(place) as new:
+        with bring.made_whole(place) as new:
             (new / "part").touch()
-            bring._run(["sh", "-c", "echo boom; exit 3"])
+            bring.run(["sh", "-c", "echo boom; exit 3"])
 
     with pytest.raises(Stopped, match="boom"):
         make()
@@ -170,4 +187,4 @@ def test_a_command_that_fails_says_what_it_said_and_leaves_nothing_half_made(tmp
 
 def test_a_full_disk_during_a_build_is_said(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="The disk is full"):
-        bring._run(["sh", "-c", "echo write: No space left on device; exit 1"])
+        bring.run(["sh", "-c", "echo write: No space left on device; exit 1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +45,8 @@ def test_the_locks_name_no_host_to_fetch_from():
     assert '"resolved"' not in lock
     for file in (ROOT / "requirements").glob("*.txt"):
         assert "://" not in file.read_text(encoding="utf-8")
+
+
+def test_an_export_stays_itself_after_its_first_use():
+    code = "import gke_workspaces_spawner as package; first = package.configure; assert callable(first); assert package.configure is first"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ import pytest
 from gke_workspaces_spawner.lifecycle.drive import drive
 from gke_workspaces_spawner.lifecycle.model import Intent, KernelProcess, Key, SnapshotState
 from gke_workspaces_spawner.lifecycle.phases import Phase
-from gke_workspaces_spawner.lifecycle.ports import Failed, Limits
+from gke_workspaces_spawner.lifecycle.ports import Failed, Limits, Observation, Server
 from gke_workspaces_spawner.lifecycle.reasons import Refused, TryLater
 from tests.fakes import World
 
@@ -93,6 +93,25 @@ async def test_a_save_that_takes_too_long_is_given_up() -> None:
     world = World(Limits(pause=3.0))
     await world.start()
     world.engine.save_hangs = True
+    before = world.clock.time()
+    await world.pause()
+    goes_on(world, "save_timeout")
+    assert 3.0 <= world.clock.time() - before < 4.0
+
+
+async def test_a_save_of_which_the_engine_says_no_more_is_given_up_in_time_too() -> None:
+    world = World(Limits(pause=3.0))
+    await world.start()
+    world.engine.save_hangs = True
+    observe = world.engine.observe
+
+    async def no_word(server: Server, pause_id: str) -> Observation:
+        assert world.clock.time() < before + 10
+        if pause_id in world.engine.saves:
+            raise TryLater("save_failed")
+        return await observe(server, pause_id)
+
+    world.engine.observe = no_word  # type: ignore[method-assign]
     before = world.clock.time()
     await world.pause()
     goes_on(world, "save_timeout")

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gke_workspaces_spawner.lifecycle import resuming
 from gke_workspaces_spawner.lifecycle.drive import drive, retain
-from gke_workspaces_spawner.lifecycle.model import Identity, Intent
+from gke_workspaces_spawner.lifecycle.model import Identity, Intent, SnapshotState
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Failed, Limits, Signal
 from gke_workspaces_spawner.lifecycle.reasons import LifecycleError, Refused, TryLater
@@ -212,10 +212,18 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.phase in (Phase.RUNNING, Phase.UNPROVEN))
     @rule()
     def power_cut(self) -> None:
-        if self.phase is Phase.RUNNING:
-            self.session = None
+        last = self.world.workspace.pause
+        own = [s.id for s in self.world.workspace.shelf if s.state is SnapshotState.CURRENT and last and s.id == last.snapshot_id]
+        ran = self.phase is Phase.RUNNING and self.world.key in self.world.rows
         self.world.engine.crash(self.world.server)
         self.run(self.world.restart(60.0))
+        if ran and own:  # back to the last pause of that very process
+            pause = self.world.workspace.pause
+            assert self.phase is Phase.PAUSED
+            assert pause is not None
+            assert (pause.reason, pause.snapshot_id) == ("ended_by_itself", own[-1])
+        elif ran:
+            self.session = None
 
     @rule(down=DOWN)
     def hub_restart(self, down: float) -> None:

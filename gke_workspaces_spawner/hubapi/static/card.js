@@ -42,9 +42,25 @@ function sinceLine(view, now) {
   return null;
 }
 
+/** Whole percents of the phase that are over, never 100; null where it is not known. */
+function percentOf(view) {
+  return typeof view.progress === 'number' ? Math.round(Math.min(0.99, Math.max(0, view.progress)) * 100) : null;
+}
+
+/** "42 %, about 3 s left", "42 %" or nothing, as far as it is known. */
+export function partLine(view) {
+  const percent = percentOf(view);
+  if (percent === null) {
+    return null;
+  }
+  return view.remaining > 0
+    ? `${percent} %, about ${duration(Math.max(1, Math.round(view.remaining)))} left`
+    : `${percent} %`;
+}
+
 function progressBar(view, label) {
-  const known = typeof view.progress === 'number';
-  const percent = known ? Math.round(Math.min(1, Math.max(0, view.progress)) * 100) : null;
+  const percent = percentOf(view);
+  const known = percent !== null;
   return h(
     'div',
     {
@@ -175,8 +191,7 @@ export function troubles(view, ui) {
         'div',
         { key: 'error', class: 'alert alert-danger' },
         ui.error.message,
-        ui.error.advice && [' ', ui.error.advice],
-        ui.error.reason && [' ', h('small', { class: 'text-nowrap' }, '(', h('code', {}, ui.error.reason), ')')]
+        ui.error.advice && [' ', ui.error.advice]
       ),
     ui.login &&
       h(
@@ -225,7 +240,11 @@ export function whole(view, ui, act, { me, now, heading = 'h1', files = null, wi
           { key: 'way' },
           stepper(view),
           progressBar(view, badge(view).label),
-          h('p', { class: 'text-body-secondary small mt-2' }, since)
+          h(
+            'p',
+            { class: 'text-body-secondary small mt-2' },
+            [since, partLine(view)].flat().filter(Boolean).join(' · ')
+          )
         )
       : null,
     troubles(view, ui),
@@ -260,6 +279,9 @@ export function line(view, ui, act, { me, now, page }) {
   }
   if (view.snapshot?.expires && view.phase === 'paused') {
     meta.push(['kept until ', time(view.snapshot.expires, now)]);
+  }
+  if (steps(view).length && partLine(view)) {
+    meta.push([partLine(view)]);
   }
   return h(
     'li',

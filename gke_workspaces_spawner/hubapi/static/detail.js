@@ -50,6 +50,9 @@ function countOf(value) {
   return Array.isArray(value) ? value.length : Number(value) || 0;
 }
 
+/** Seconds between a snapshot and the moment since which the server is paused, from which on both are told. */
+const OLDER = 60;
+
 /** Facts of a pause: since when, how big, how long kept, what it holds. */
 export function facts(view, now) {
   const { snapshot, holds } = view;
@@ -57,6 +60,9 @@ export function facts(view, now) {
   const all = [];
   if (view.phase === 'paused' && view.since) {
     all.push(fact('since', 'Paused since', time(view.since, now)));
+  }
+  if (view.phase === 'paused' && view.since && snapshot?.created && view.since - snapshot.created > OLDER) {
+    all.push(fact('from', 'Memory as of', time(snapshot.created, now)));
   }
   if (snapshot?.bytes) {
     all.push(fact('size', 'Size', bytes(snapshot.bytes)));
@@ -170,12 +176,28 @@ export function receipt(view) {
   );
 }
 
-const STATES = {
-  current: 'of the last pause',
-  superseded: 'superseded by a fresh start',
-  unproven: 'not proven',
-  pinned: 'held'
-};
+/** What a snapshot is good for; `own`: no pause is open, so this server itself is none of them. */
+function purpose(snapshot, own, view) {
+  switch (snapshot.state) {
+    case 'current':
+      if (!own) {
+        return 'of the pause before';
+      }
+      if (!view.hub?.ready) {
+        return 'of an earlier pause: no Resume leads to it any more';
+      }
+      return view.pause?.id === snapshot.pause_id
+        ? 'of the last pause; if this server ends by itself, Resume goes back to it'
+        : 'of an earlier pause';
+    case 'superseded':
+      return 'superseded: no Resume leads to it any more';
+    case 'unproven':
+      return 'not proven: no Resume leads to it any more';
+    case 'pinned':
+      return 'held';
+  }
+  return snapshot.state;
+}
 
 /** Snapshots beside the one that Resume brings back; while no pause is open each can be discarded by itself. */
 export function shelf(view, ui, act, now) {
@@ -203,7 +225,7 @@ export function shelf(view, ui, act, now) {
             h(
               'div',
               { class: 'text-body-secondary small' },
-              !own && snapshot.state === 'current' ? 'of the pause before' : (STATES[snapshot.state] ?? snapshot.state),
+              purpose(snapshot, own, view),
               snapshot.expires ? [' · kept until ', time(snapshot.expires, now)] : null
             )
           ),

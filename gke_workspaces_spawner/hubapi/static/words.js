@@ -110,7 +110,9 @@ export function confirmation(action, view) {
   switch (action) {
     case 'discard':
       return {
-        question: `Discard the snapshot${size ? ` of ${bytes(size)}` : ''}? What the server held in memory is gone for good. Files in the home stay.`,
+        question:
+          `Discard the snapshot${size ? ` of ${bytes(size)}` : ''}? What the server held in memory is gone for good. Files in the home stay.` +
+          (view.snapshots?.length > 1 ? ' Earlier snapshots stay until they expire, but no Resume leads to them.' : ''),
         yes: 'Discard the snapshot',
         no: 'Keep it',
         look: 'danger'

@@ -1,7 +1,7 @@
 // Entry: finds the places that a page left for us, and fills each the way its page needs it.
 
 import { safeUrl } from './api.js';
-import { buttons, badgeOf, line, troubles, whole } from './card.js';
+import { buttons, badgeOf, line, partLine, troubles, whole } from './card.js';
 import { h, patch } from './dom.js';
 import { Screen, keyOf, me } from './screen.js';
 import { bytes, exactly, open, steps, when } from './words.js';
@@ -17,6 +17,15 @@ class OneScreen extends Screen {
     );
     if (view) {
       this.mount.dataset.phase = view.phase;
+      this.leadTo(view);
+    }
+  }
+
+  /** JupyterLab's link to the button that cancels (`#cancel`): the focus goes there, once. */
+  leadTo(view) {
+    if (location.hash === '#cancel' && !this.led) {
+      this.led = true;
+      this.focus(view, '[data-action="cancel"]');
     }
   }
 }
@@ -169,8 +178,8 @@ class HomeScreen extends Screen {
       view.phase === 'paused' && view.since
         ? h('div', { key: 'since', class: 'small text-body-secondary' }, `since ${when(view.since)}`)
         : null,
-      steps(view).length && view.progress !== null
-        ? h('div', { key: 'part', class: 'small text-body-secondary' }, `${Math.round(view.progress * 100)} %`)
+      steps(view).length && partLine(view)
+        ? h('div', { key: 'part', class: 'small text-body-secondary' }, partLine(view))
         : null,
       troubles(view.reason ? { ...view, detail: null } : null, ui)
     ]);
