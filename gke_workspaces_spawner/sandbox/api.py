@@ -10,21 +10,23 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from . import binary
+from . import binary, shims
 from .diskroom import free_bytes, memory_bytes
-from .errors import CODES, SandboxError
+from .errors import SandboxError
 from .files import make_private, read_json
 from .kept import Store
-from .processes import Process, command_lines
+from .processes import Process, boot_id, command_lines
 from .removal import remove_container
-from .room import SOCKET, START_SECONDS, Room, rooms
+from .room import START_SECONDS, Room, rooms
 from .runsc import Runsc
 from .saving import SaveResult, result_of
 from .snapshots import Shelf
@@ -34,11 +36,8 @@ CALL_SECONDS = 20.0
 """Bound of a call that a shim answers at once."""
 LONG_SECONDS = 90.0
 """Bound of thaw and remove, which wait for processes."""
-_PACKAGES = str(Path(__file__).resolve().parents[2])
-
-
-T = TypeVar("T")
-U = TypeVar("U")
+CHECK_SECONDS = 600.0
+"""Bound of the check of a snapshot's pages: 60 GB on a slow disk."""
 
 
 class Address(NamedTuple):
@@ -89,8 +88,8 @@ class Sandboxes:
         """Load a snapshot with the runsc that made it; returns when ``runsc restore`` has, pages may still be loading.
 
         A restored process has the environment that it was started with: a ``secret_env`` is a ``ValueError``.
-        The mounts of ``spec`` must be those of the snapshot's. Small files are verified before; the pages by
-        :meth:`verify`, which may run at the same time. Running already from that snapshot: its address.
+        The mounts of ``spec`` must be those of the snapshot's. Small files are verified before; the pages meanwhile, see
+        :meth:`verified`. Running already from that snapshot: its address.
         Raises SandboxError ``restore_failed``, ``snapshot_changed``, ``snapshot_gone``, ``files_changed``,
         ``not_enough_memory``, ``runsc_unusable``; ``busy`` when something else runs under that id.
         """
@@ -143,9 +142,11 @@ class Sandboxes:
             if meta is None:
                 return Status("absent")
         common = {"address": meta["ip"] or None, "restored_from": meta["restored_from"], "started": meta["started"]}
-        if not Process(*meta["sentry"]).alive():
+        sentry = Process(*meta["sentry"])
+        if not sentry.alive():
             await self._exit_written(room)
-            return Status("exited", exit_code=(room.exit() or {}).get("code"), reason=room.reason(), **common)
+            reason = room.reason() or ("machine_restarted" if sentry.boot != boot_id() else None)
+            return Status("exited", exit_code=(room.exit() or {}).get("code"), reason=reason, **common)
         if not room.held():
             await self._ensure_shim(room)
         save = room.save() or {}
@@ -162,14 +163,17 @@ class Sandboxes:
             await asyncio.wait([self._launching[sandbox_id]])
         if room.exists():
             await self._settled(room)
-            try:
-                await self._call(room, {"call": "remove"}, LONG_SECONDS)
-            except SandboxError as error:
-                if error.code not in ("sandbox_gone", "shim_unreachable") or room.exists():
-                    raise SandboxError("remove_failed", error.detail) from error
+            await _all(self._removed(room), asyncio.to_thread(self._unplug, sandbox_id))
         else:
             await asyncio.to_thread(remove_container, self._any_runsc(), sandbox_id)
         await asyncio.to_thread(self._detach, sandbox_id)
+
+    async def _removed(self, room: Room) -> None:
+        try:
+            await self._call(room, {"call": "remove"}, LONG_SECONDS)
+        except SandboxError as error:
+            if error.code not in ("sandbox_gone", "shim_unreachable") or room.exists():
+                raise SandboxError("remove_failed", error.detail) from error
 
     async def ids(self) -> tuple[str, ...]:
         """Everything of ours: rooms, processes and network namespaces, also of a sandbox whose room has been lost."""
@@ -180,7 +184,7 @@ class Sandboxes:
         sentry = Room(self.state, sandbox_id).sentry()
         if sentry is None or not sentry.alive():
             raise SandboxError("sandbox_gone", f"sandbox {sandbox_id} does not run")
-        return memory_bytes(sentry.pid)
+        return await asyncio.to_thread(memory_bytes, sentry.pid)  # looks at each of hundreds of descriptors
 
     async def room_on_disk(self) -> int:
         """Bytes that saves may still write, less what running saves have reserved."""
@@ -252,9 +256,12 @@ class Sandboxes:
         made = await asyncio.to_thread(self._shelf.read, snapshot_id, "spec.json")
         return SandboxSpec.from_json(made["spec"]) if made else None
 
-    async def verify(self, snapshot_id: str) -> None:
-        """Verify every byte, the pages too (1 GB/s). Raises SandboxError ``snapshot_changed``, ``snapshot_gone``."""
-        await asyncio.to_thread(self._shelf.verify, snapshot_id)
+    async def verified(self, sandbox_id: str) -> None:
+        """Wait until every byte of what that sandbox was restored from has been compared with what was written, the pages too.
+
+        Raises SandboxError ``snapshot_changed``, ``snapshot_gone``, ``restore_failed``; ``sandbox_gone`` without such a sandbox.
+        """
+        await self._call(Room(self.state, sandbox_id), {"call": "verified"}, CHECK_SECONDS)
 
     async def snapshots(self) -> tuple[str, ...]:
         """Ids of the complete ones."""
@@ -266,44 +273,45 @@ class Sandboxes:
 
     def _delete(self, snapshot_id: str) -> None:
         self._shelf.delete(snapshot_id)
+        Store(self.state).collect(self._wanted_copies)
+
+    def _wanted_copies(self) -> set[str]:
+        """Of files of the machine: those that snapshots need, and those that were made for pauses to come."""
         wanted: set[str] = set()
+        for running in rooms(self.state):
+            wanted |= Room(self.state, running).early()
         for left in self._shelf.ids():
             held = read_json(self._shelf.path(left) / "kept.json")
             wanted |= {entry["sha256"] for entry in (held or {"files": []})["files"] if "sha256" in entry}
-        Store(self.state).collect(wanted)
+        return wanted
 
     # ------------------------------------------------------------ shims
 
     async def _launch(self, sandbox_id: str, config: Mapping[str, Json], digest: str | None) -> str:
         """Start a shim; returns what it reports once it has done what it was started for.
 
-        The interpreter comes up while the binary is checked and the network is made.
+        The interpreter comes up while the binary is checked and the network is made. Nothing here holds the event loop: to start
+        a process takes a Hub of some 100 MB up to 50 ms.
         """
-        line = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from gke_workspaces_spawner.sandbox.shim import main; main()"
-        process = await asyncio.create_subprocess_exec(
-            *(self._python, "-I", "-S", "-c", line),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
-            cwd="/",
-        )
+        ours, theirs = socket.socketpair()
+        started: list[subprocess.Popen[bytes]] = []
         try:
-            attach = asyncio.to_thread(self._attach, sandbox_id) if config["action"] != "takeover" else asyncio.sleep(0)
-            runsc, network = await _both(asyncio.to_thread(self._runsc, digest), attach)
-        except BaseException:
-            # Nothing on its standard input: it ends.
-            await process.communicate(b"")
-            raise
-        described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
-        try:
-            out, err = await asyncio.wait_for(process.communicate(json.dumps({**described, **config}).encode()), START_SECONDS + 30)
+            with ours:  # closed without a word, and the shim ends
+                attach = asyncio.to_thread(self._attach, sandbox_id) if config["action"] != "takeover" else asyncio.sleep(0)
+                spawn = asyncio.to_thread(lambda: started.append(shims.spawn(self._python, theirs)))
+                runsc, network, _ = await _all(asyncio.to_thread(self._runsc, digest), attach, spawn)
+                described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
+                said = await asyncio.wait_for(shims.exchange(ours, json.dumps({**described, **config})), START_SECONDS + 30)
         except asyncio.TimeoutError as error:
             raise SandboxError("shim_unreachable", f"the shim of {sandbox_id} gave no answer") from error
-        if not out:
-            raise SandboxError("start_failed", f"the shim of {sandbox_id} ended: {err.decode(errors='replace').strip()[-500:]}")
-        return str(_result(json.loads(out)) or "")
+        finally:
+            for shim in started:
+                await asyncio.to_thread(shim.wait)  # it goes on in a child of its own
+        try:
+            answer = json.loads(said.rpartition("\n")[2])
+        except ValueError as error:
+            raise SandboxError("start_failed", f"the shim of {sandbox_id} ended: {said[-500:]}") from error
+        return str(shims.result_of(answer) or "")
 
     def _attach(self, sandbox_id: str) -> dict[str, Json]:
         """A network namespace, made afresh; what a bundle says of it."""
@@ -311,6 +319,11 @@ class Sandboxes:
             return {"ip": "", "netns": None, "resolv_conf": ""}
         found = self._network.attach(sandbox_id)
         return {"ip": found.ip, "netns": found.path, "resolv_conf": self._network.resolv_conf()}
+
+    def _unplug(self, sandbox_id: str) -> None:
+        """While it ends; its address stays its own."""
+        if self._network is not None:
+            self._network.detach(sandbox_id)
 
     def _detach(self, sandbox_id: str) -> None:
         """A restore may have another address, so that of a sandbox that is gone is free."""
@@ -344,7 +357,7 @@ class Sandboxes:
             if attempt or not room.held():
                 await self._ensure_shim(room)
             try:
-                return await asyncio.wait_for(_ask(room, request), seconds)
+                return await asyncio.wait_for(shims.ask(room, request), seconds)
             except asyncio.TimeoutError as error:
                 raise SandboxError("shim_unreachable", f"the shim of {room.id} did not answer in {seconds:.0f} s") from error
             except OSError:
@@ -380,14 +393,13 @@ class _Gone(SandboxError):
     """There is no such sandbox (any more)."""
 
 
-async def _both(one: Awaitable[T], other: Awaitable[U]) -> tuple[T, U]:
-    """Wait until both have ended, also when one fails: what the other makes must be there to be removed."""
-    first, second = await asyncio.gather(one, other, return_exceptions=True)
-    if isinstance(first, BaseException):
-        raise first
-    if isinstance(second, BaseException):
-        raise second
-    return first, second
+async def _all(*ways: Awaitable[Any]) -> list[Any]:
+    """Wait until all have ended, also when one fails: what the others make must be there to be removed."""
+    made: list[Any] = await asyncio.gather(*ways, return_exceptions=True)
+    for one in made:
+        if isinstance(one, BaseException):
+            raise one
+    return made
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:
@@ -398,30 +410,3 @@ async def _until(condition: Callable[[], bool], seconds: float) -> None:
         if loop.time() >= end:
             return
         await asyncio.sleep(0.02)
-
-
-def _result(answer: Mapping[str, Any]) -> Json:
-    if "error" in answer:
-        code = answer["error"]
-        raise SandboxError(code if code in CODES else "shim_unreachable", answer["detail"])
-    return answer["result"]
-
-
-async def _ask(room: Room, request: Mapping[str, Json]) -> Json:
-    # Through a descriptor of the folder: the path of a unix socket holds 107 bytes.
-    folder = os.open(room.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET}", limit=1 << 24)
-    finally:
-        os.close(folder)
-    try:
-        writer.write(json.dumps(request).encode() + b"\n")
-        await writer.drain()
-        line = await reader.readline()
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-    if not line:
-        raise ConnectionResetError("the shim hung up")
-    return _result(json.loads(line))

@@ -51,7 +51,8 @@ def install(source: Path, state: Path) -> Runsc:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
-        sync_folder(copy.parent)
+        for folder in (copy.parent, copy.parent.parent):
+            sync_folder(folder)
     return installed(digest, state)
 
 

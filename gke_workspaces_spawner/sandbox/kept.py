@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,8 @@ EARLY = 256 << 10
 """Files from this size on are kept before the freeze already; the rest takes milliseconds."""
 COPIES = 4
 """Files that are copied at the same time."""
+PIECE = 16 << 20
+"""Bytes that are copied between two looks whether the copy is still wanted."""
 _FICLONE = 0x40049409
 _O_PATH = os.O_PATH
 
@@ -98,9 +101,10 @@ def in_home(held: Iterable[Held], spec: SandboxSpec) -> list[dict[str, Json]]:
 
 
 class Store:
-    """Copies by content under ``STATE/kept``, shared by all snapshots."""
+    """Copies by content under ``STATE/kept``, shared by all snapshots. Thread-safe; one in a process never copies a file twice."""
 
     def __init__(self, state: Path) -> None:
+        self._copying: dict[str, threading.Lock] = {}
         self.folder = state / "kept"
         (self.folder / "index").mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -114,13 +118,13 @@ class Store:
     def keep_early(self, held: Iterable[Held], readonly: Sequence[str]) -> None:
         """Copy the large files while the server still runs, several at a time: most of it is waiting for the disk."""
 
-        wanted = iter([one for one in held if one.readable and one.kind == "file" and bind_of(one.path, readonly)])
+        wanted = iter([one for one in held if is_library(one, readonly)])
 
         def work() -> None:
             for one in wanted:
                 with contextlib.suppress(FileNotFoundError):
                     if os.stat(one.link).st_size >= EARLY:
-                        self._put(one.link)
+                        self.put(one.link)
 
         together(work, COPIES)
 
@@ -134,7 +138,7 @@ class Store:
             if one.kind == "file":
                 status = os.stat(one.link)
                 entry |= {name: getattr(status, f"st_{name}") for name in ("ino", "size", "mtime_ns", "ctime_ns")}
-                entry["sha256"] = self._put(one.link)
+                entry["sha256"] = self.put(one.link)
             entries.append(entry)
         sync_folder(self.folder)
         return entries
@@ -143,13 +147,17 @@ class Store:
         """Where the copy lies."""
         return self.folder / digest
 
-    def collect(self, wanted: set[str]) -> None:
-        """Remove the copies that nobody wants; not while a save is under way (the next deletion does it then)."""
+    def collect(self, still_wanted: Callable[[], set[str]]) -> None:
+        """Remove the copies that nobody wants; not while some are being made (the next deletion does it then).
+
+        What is wanted is asked for when nothing can be added any more.
+        """
         with open(self.folder / "lock", "w", encoding="ascii") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
+            wanted = still_wanted()
             for entry in (self.folder / "index").iterdir():
                 if entry.read_text(encoding="ascii") not in wanted:
                     entry.unlink()
@@ -157,44 +165,57 @@ class Store:
                 if copy.is_file() and copy.name != "lock" and copy.name not in wanted:
                     copy.unlink()
 
-    def _put(self, link: str) -> str:
-        """Copy what ``link`` leads to unless it is here; returns its sha256."""
+    def put(self, link: str, given_up: Callable[[], bool] = lambda: False) -> str:
+        """Copy what ``link`` leads to unless it is here; returns its sha256. Waits for another thread's copy of the same file.
+
+        Raises SandboxError ``sandbox_gone`` once ``given_up`` says so in the middle of a copy.
+        """
         fd = os.open(link, os.O_RDONLY | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
             name = "-".join(str(part) for part in (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-            index = self.folder / "index" / name
-            with contextlib.suppress(FileNotFoundError):
-                digest = index.read_text(encoding="ascii")
-                if os.stat(self.path(digest)).st_size == status.st_size:
-                    return digest
-            temporary = self.folder / f".{os.getpid()}.{os.urandom(6).hex()}"
-            copy = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                _clone(fd, copy)
-                digest = sha256_fd(copy)
-                os.fchmod(copy, 0o555)
-                os.fsync(copy)
-                os.replace(temporary, self.path(digest))
-            except BaseException:
-                os.unlink(temporary)
-                raise
-            finally:
-                os.close(copy)
-            index.write_text(digest, encoding="ascii")
-            return digest
+            with self._copying.setdefault(name, threading.Lock()):
+                return self._put(fd, status.st_size, self.folder / "index" / name, given_up)
         finally:
             os.close(fd)
 
+    def _put(self, fd: int, size: int, index: Path, given_up: Callable[[], bool]) -> str:
+        with contextlib.suppress(FileNotFoundError):
+            digest = index.read_text(encoding="ascii")  # empty where the machine went down: only the copies are durable
+            if digest and os.stat(self.path(digest)).st_size == size:
+                return digest
+        temporary = self.folder / f".{os.getpid()}.{os.urandom(6).hex()}"
+        copy = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            _clone(fd, copy, given_up)
+            digest = sha256_fd(copy)
+            os.fchmod(copy, 0o555)
+            os.fsync(copy)
+            os.replace(temporary, self.path(digest))
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        finally:
+            os.close(copy)
+        index.write_text(digest, encoding="ascii")
+        return digest
 
-def _clone(source: int, target: int) -> None:
+
+def _clone(source: int, target: int, given_up: Callable[[], bool]) -> None:
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:
         # Another file system, or one without reflinks: copy.
         offset = 0
-        while count := os.sendfile(target, source, offset, 1 << 30):
+        while count := os.sendfile(target, source, offset, PIECE):
             offset += count
+            if given_up():
+                raise SandboxError("sandbox_gone", "the copy is not wanted any more") from None
+
+
+def is_library(one: Held, readonly: Sequence[str]) -> bool:
+    """Whether it is a file to be kept whose reader may go on reading it (not one that gVisor only remembers the path of)."""
+    return one.readable and one.kind == "file" and bind_of(one.path, readonly) is not None
 
 
 def bind_of(path: str, readonly: Sequence[str]) -> str | None:

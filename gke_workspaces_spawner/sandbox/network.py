@@ -264,7 +264,8 @@ class Network:
         with _locked(self._folder):
             index = self._leases().get(sandbox_id)
             if index is not None:
-                self._unplug(index)
+                if self._netns_path(index).exists():
+                    self._unplug(index)
                 (self._folder / "leases" / sandbox_id).unlink(missing_ok=True)
 
     def allow_hub_port(self, port: int) -> None:
@@ -290,7 +291,8 @@ class Network:
 
     def _leases(self) -> dict[str, int]:
         folder = self._folder / "leases"
-        return {entry.name: int(entry.read_text()) for entry in folder.iterdir() if not entry.name.startswith(".")}
+        texts = {entry.name: entry.read_text() for entry in folder.iterdir() if not entry.name.startswith(".")}
+        return {name: int(text) for name, text in texts.items() if text.isdigit()}  # empty: the machine went down; no sandbox lived on
 
     def _lease(self, sandbox_id: str) -> int:
         if not _SANDBOX_ID.fullmatch(sandbox_id):
@@ -301,13 +303,14 @@ class Network:
         taken = set(leases.values())
         # The next one, not the lowest: an address that was just given back is the last to be given again.
         cursor = self._folder / "cursor"
-        last = int(cursor.read_text()) if cursor.exists() else 1
+        text = cursor.read_text() if cursor.exists() else ""
+        last = int(text) if text.isdigit() else 1
         room = range(2, self._plan.sandboxes.num_addresses - 1)
         index: int | None = next((i for i in (*range(last + 1, room.stop), *room) if i not in taken), None)
         if index is None:
             raise NetworkError("addresses_used_up", f"All {len(room)} addresses of {self._plan.sandboxes} are taken by servers.")
-        _write(self._folder / "leases" / sandbox_id, str(index))
-        _write(cursor, str(index))
+        _write(self._folder / "leases" / sandbox_id, str(index), durable=False)
+        _write(cursor, str(index), durable=False)
         return index
 
     def _build(self) -> None:
@@ -445,10 +448,12 @@ def _write_plan(folder: Path, plan: Plan) -> None:
     _write(folder / "network.json", json.dumps(asdict(plan)))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replace a file at once. What is true until the next reboot only need not be durable: a resume would wait for the disk."""
     temporary = path.with_name(f".{path.name}.new")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     temporary.replace(path)

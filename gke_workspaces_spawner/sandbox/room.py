@@ -27,6 +27,9 @@ SOCKET = "s"
 START_SECONDS = 60.0
 """Bound of ``runsc run`` and ``runsc restore``."""
 
+EARLY = "early.json"
+"""In the room: digests of the copies that were made while the server ran, for a pause that may come (see :mod:`.keeper`)."""
+
 PLACES = "places.json"
 """In the room: placeholders that a restore made in the home."""
 
@@ -39,6 +42,7 @@ class Room:
 
     def __init__(self, state: Path, sandbox_id: str) -> None:
         self.id = check_id("sandbox", sandbox_id)
+        self.state = state
         self.path = state / "sandboxes" / sandbox_id
 
     @property
@@ -93,6 +97,10 @@ class Room:
     def write_reason(self, reason: str) -> None:
         """Say why, before doing it."""
         write_json(self.path / "reason.json", {"reason": reason})
+
+    def early(self) -> set[str]:
+        """Digests of the copies that were made for a pause to come."""
+        return set((read_json(self.path / EARLY) or {"sha256": ()})["sha256"])
 
     def save(self) -> dict[str, Json] | None:
         """The record of the last save (see :mod:`.saving`)."""

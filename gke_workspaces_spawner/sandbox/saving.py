@@ -20,6 +20,7 @@ from .diskroom import memory_bytes, release, reserved
 from .errors import SandboxError
 from .files import write_json
 from .journal import note, note_error
+from .keeper import Keeper
 from .processes import Process, Result, run
 from .room import Room
 from .runsc import Runsc
@@ -85,6 +86,7 @@ class Saver:
         self._runsc = runsc
         self._shelf = Shelf(state, key)
         self._store = kept.Store(state)
+        self.keeper = Keeper(room, self._store)
         self._lock = threading.RLock()
         self._cancel = threading.Event()
         self._worker: threading.Thread | None = None
@@ -146,6 +148,7 @@ class Saver:
         with self._lock:
             self._closed = True
             self._cancel.set()
+            self.keeper.end()
             worker = self._worker
         if worker is not None:
             worker.join()
@@ -190,7 +193,8 @@ class Saver:
         assert spec is not None
         partial = self._shelf.partial(snapshot_id)
         self._shelf.delete(snapshot_id)
-        with reserved(self._state, self._room.id, memory_bytes(sentry), partial), self._store.in_use():
+        reservation = reserved(self._state, self._room.id, memory_bytes(sentry), partial)
+        with reservation, self._store.in_use(), self.keeper.stands_aside():
             partial.mkdir(mode=0o700)
             self._store.keep_early(kept.held_files(sentry), readonly)
             self._check(deadline)

@@ -39,6 +39,7 @@ from .runsc import Runsc
 from .saving import Saver
 from .snapshots import Shelf
 from .spec import Json, SandboxSpec
+from .verifying import Verification
 
 LOG_LIMIT = 16 << 20
 """Bytes of output of a sandbox that are kept; beyond it the log starts anew."""
@@ -58,6 +59,8 @@ class Shim:
         self.shelf = Shelf(self.state, self.key)
         self.network: dict[str, Json] = config["network"]
         self.saver: Saver | None = None
+        self._verification: Verification | None = None
+        self._verifying = threading.Lock()
         self._removing = threading.Lock()
         self._gone = threading.Event()
         self._wake = os.pipe()
@@ -98,6 +101,7 @@ class Shim:
         hold_places(self.room.path, spec, manifest["open_files"])
         write_json(self.room.path / PATCHED, {"files": sorted(name for patch in patches for name in patch.names)})
         # runsc takes a mount for another one when its source is on overlayfs at one time and not at another: we have checked.
+        self._verification = Verification(self.shelf, snapshot_id)
         command = self.runsc.command("restore", *options, *self._where(), self.room.id, flags=("--restore-spec-validation=ignore",))
         self._launch("restore_failed", patches, command)
         return self._started(spec, made["etc"], snapshot_id)
@@ -138,6 +142,7 @@ class Shim:
         )
         self.saver = Saver(self.state, self.room, self.runsc, self.key)
         self._watch(sentry)
+        self.saver.keeper.begin(sentry.pid, [*spec.readonly, *etc])
         return str(self.network["ip"])
 
     def take_over(self) -> None:
@@ -150,8 +155,10 @@ class Shim:
         self.saver = Saver(self.state, self.room, self.runsc, self.key)
         self.saver.recover()
         sentry = self.room.sentry()
-        if sentry is not None and self.room.exit() is None:
+        meta = self.room.meta()
+        if sentry is not None and meta is not None and self.room.exit() is None:
             self._watch(sentry)
+            self.saver.keeper.begin(sentry.pid, [*meta["spec"]["readonly"], *meta["etc"]])
 
     def _log_tail(self) -> str:
         with open(self.room.log, errors="replace", encoding="utf-8") as file:
@@ -207,6 +214,7 @@ class Shim:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
                 thread.join()
+        self.saver.keeper.join()
         reap_leftovers()
         if self._saved is not None:
             os.nice(10)
@@ -258,9 +266,23 @@ class Shim:
             "save": lambda: saver.start(request["save"]),
             "unbroken": lambda: saver.unbroken(request["pause_id"], request["seconds"]),
             "thaw": lambda: saver.thaw(request["pause_id"]),
+            "verified": self.verified,
             "remove": self.remove,
         }
         return calls[request["call"]]()
+
+    def verified(self) -> None:
+        """Wait until every byte of what the sandbox was restored from has been compared; nothing to do for a cold start.
+
+        Raises SandboxError as :meth:`.verifying.Verification.outcome`. A shim that took over looks anew.
+        """
+        with self._verifying:
+            meta = self.room.meta()
+            if self._verification is None and meta is not None and meta["restored_from"] is not None:
+                self._verification = Verification(self.shelf, meta["restored_from"])
+            verification = self._verification
+        if verification is not None:
+            verification.outcome()
 
 
 def refuse_other_mounts(today: SandboxSpec, saved: SandboxSpec) -> None:

@@ -5,7 +5,9 @@ caller's), ``spec.json`` (how to make the sandbox again), ``kept.json`` (files o
 ``macs.json``: size and sha256 of each small file under one MAC. A snapshot is written as ``.partial-<id>`` and renamed.
 
 ``pages.img`` is memory that will run. Its chunk list is ``pages.json``, with a MAC of its own: the *seal*. It is made after
-the sandbox has gone (hashing 6 GB takes seconds that nobody should wait frozen), by the shim as its last act.
+the sandbox has gone (reading 6 GB takes seconds that nobody should wait frozen), by the shim as its last act. Each part of
+4 MiB is tagged with AES-GMAC (:mod:`.gmac`) under a key that only this seal has; where there is no libcrypto, and in older
+seals, it is hashed with SHA-256.
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import hmac
 import itertools
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from ctypes import addressof, c_char
 from pathlib import Path
 
+from . import gmac
+from .diskroom import memory_available
 from .errors import SandboxError
 from .files import CHUNK, canonical, mac_of, read_json, remove_tree, same_mac, sha256_file, sync_folder, write_json
 from .spec import Json, check_id
@@ -29,7 +35,16 @@ PAGES = "pages.img"
 MACS = "macs.json"
 SEAL = "pages.json"
 THREADS = min(4, os.cpu_count() or 1)
-"""That hash pages at the same time."""
+"""That tag pages at the same time."""
+AHEAD = 64 << 20
+"""Bytes that the disk is asked for before they are needed."""
+SPARE_MEMORY = 1 << 30
+"""Bytes of memory that a check leaves beside the pages in the cache and the pages that are being restored."""
+TAGS, HASHES = "gmac", "sha256"
+"""Entries of a seal: what it says of each part."""
+
+Digest = Callable[[int, memoryview], str]
+"""What is said of the part with that number."""
 
 
 class Shelf:
@@ -135,19 +150,21 @@ class Shelf:
         return (self.path(snapshot_id) / SEAL).exists()
 
     def seal(self, snapshot_id: str) -> bool:
-        """Hash the pages and write the chunk list; a second caller waits for the first. False when it was there."""
+        """Tag the pages and write the chunk list; a second caller waits for the first. False when it was there."""
         folder = self.path(snapshot_id)
         with contextlib.suppress(FileNotFoundError), _locked(folder, fcntl.LOCK_EX):
             if not (folder / SEAL).exists():
-                body = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "sha256": chunks(folder / PAGES, CHUNK)}
+                tags = gmac.load() is not None
+                body: dict[str, Json] = {"version": 1, "snapshot": snapshot_id, "chunk": CHUNK, "nonce": os.urandom(16).hex()}
+                body[TAGS if tags else HASHES] = chunks(folder / PAGES, CHUNK, self._tagged(body) if tags else hashed)
                 write_json(folder / SEAL, {**body, "mac": mac_of(self._key, body)}, durable=True)
                 return True
         return False
 
     def verify(self, snapshot_id: str) -> None:
-        """Compare every byte of the pages with the seal (about 1 GB/s a processor); what was never sealed is sealed instead.
+        """Compare every byte of the pages with the seal (as fast as they can be read); what was never sealed is sealed instead.
 
-        Raises SandboxError ``snapshot_gone`` or ``snapshot_changed``.
+        Raises SandboxError ``snapshot_gone`` or ``snapshot_changed``; ``restore_failed`` where this machine cannot tell.
         """
         self.check(snapshot_id)
         if self.seal(snapshot_id):
@@ -160,33 +177,53 @@ class Shelf:
         mac = seal.pop("mac", "")
         if not isinstance(mac, str) or not same_mac(mac, mac_of(self._key, seal)) or seal.get("snapshot") != snapshot_id:
             raise SandboxError("snapshot_changed", f"{SEAL} is not what was written for this snapshot")
+        said = TAGS if TAGS in seal else HASHES
+        if said == TAGS and gmac.load() is None:
+            raise SandboxError("restore_failed", f"{SEAL} cannot be read without libcrypto, which this machine has no more")
         with _reading(folder, PAGES), _locked(folder, fcntl.LOCK_SH):
-            found = chunks(folder / PAGES, seal["chunk"])
-        if found != seal["sha256"]:
-            bad = [at for at, (one, other) in enumerate(zip(found, seal["sha256"], strict=False)) if one != other]
+            found, wanted = chunks(folder / PAGES, seal["chunk"], self._tagged(seal) if said == TAGS else hashed), seal[said]
+        if found != wanted:
+            bad = [at for at, (one, other) in enumerate(zip(found, wanted, strict=False)) if one != other]
             where = f"{len(bad)} of {len(found)} parts differ" if bad else "its length differs"
             raise SandboxError("snapshot_changed", f"{PAGES} is not as it was written: {where}")
 
+    def _tagged(self, seal: Mapping[str, Json]) -> Digest:
+        """GMAC under a key of that seal alone: its nonce is random, so no other seal of this snapshot ever had it."""
+        key = hmac.new(self._key, f"pages/v1/{seal['snapshot']}/{seal['nonce']}".encode(), hashlib.sha256).digest()
+        library = gmac.load()
+        assert library is not None
 
-def chunks(path: Path, size: int) -> list[str]:
-    """Hex sha256 of each chunk, read past the page cache where the file system can.
+        def tag(number: int, part: memoryview) -> str:
+            return library.tag(key, number, addressof(c_char.from_buffer(part)), len(part))
 
-    By several threads: reading and hashing both let go of the interpreter, and a resume waits for this (0.5 GB of pages: 0.5 s with
-    one thread). Raises ``FileNotFoundError`` when the file's name goes meanwhile.
+        return tag
+
+
+def hashed(_number: int, part: memoryview) -> str:
+    """Hex sha256."""
+    return hashlib.sha256(part).hexdigest()
+
+
+def chunks(path: Path, size: int, digest: Digest) -> list[str]:
+    """What ``digest`` says of each chunk.
+
+    By several threads: reading and tagging both let go of the interpreter, and a resume waits for this. Where there is memory to
+    spare the file is read through the page cache, as fast as past it when it was asked for ahead, and is found there next time: the
+    seal after a pause makes the check at its resume twice as fast. Raises ``FileNotFoundError`` when the file's name goes meanwhile.
     """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     total, found, numbers = os.fstat(fd).st_size, {}, itertools.count()
+    cached = memory_available() > 2 * total + SPARE_MEMORY
+    if not cached:
+        fd = _past_the_cache(path, fd)
 
     def work() -> None:
         with contextlib.closing(mmap.mmap(-1, size)) as buffer, memoryview(buffer) as view:
             while (offset := (number := next(numbers)) * size) < total:
+                if cached:
+                    os.posix_fadvise(fd, offset, AHEAD, os.POSIX_FADV_WILLNEED)
                 count = _fill(fd, view, offset, min(size, total - offset))
-                found[number] = hashlib.sha256(view[:count]).hexdigest()
+                found[number] = digest(number, view[:count])
                 os.lstat(path)
 
     try:
@@ -194,6 +231,19 @@ def chunks(path: Path, size: int) -> list[str]:
     finally:
         os.close(fd)
     return [found[number] for number in sorted(found)]
+
+
+def _past_the_cache(path: Path, fd: int) -> int:
+    """A descriptor that reads past the page cache in place of that one, where the file system can."""
+    try:
+        direct = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return fd
+        os.close(fd)
+        raise
+    os.close(fd)
+    return direct
 
 
 def _fill(fd: int, view: memoryview, offset: int, wanted: int) -> int:

@@ -93,7 +93,8 @@ class Status(NamedTuple):
     started: float = 0.0
     """Wall clock."""
     reason: str | None = None
-    """``memory_limit`` when the sandbox was ended because it had taken more memory than it may."""
+    """``memory_limit`` when the sandbox was ended because it had taken more memory than it may; ``machine_restarted`` when it ended
+    with the machine."""
 
 
 class Attachment(Protocol):

@@ -25,7 +25,7 @@ saving.Saver._command = named  # type: ignore[method-assign]
 shim.Shim._launch = spans.traced("runsc launch", shim.Shim._launch)  # type: ignore[method-assign]
 spans.trace(kept.Store, "keep", "keep_early")
 spans.trace(kept, "held_files", "patches")
-spans.trace(snapshots.Shelf, "publish", "check", "seal")
+spans.trace(snapshots.Shelf, "publish", "check", "seal", "verify")
 spans.trace(shim, "remove_container", "remove_tree", "write_bundle", "hold_places")
 spans.trace(shim.Shim, "restore", "start", "remove")
 shim.main()
