@@ -102,6 +102,7 @@ class RunningHub:
             self.start_proxy()
         env = {**os.environ, "HUB_TEST_SETTINGS": json.dumps(self.settings), "PYTHONPATH": str(ROOT)}
         env["PATH"] = f"{Path(self._python).parent}:{env['PATH']}"
+        env |= self.settings.get("environment", {})
         with open(self.folder / "hub.log", "ab") as log:
             self._hub = subprocess.Popen(
                 [self._python, "-m", "jupyterhub", "-f", str(self._config)],
@@ -238,7 +239,10 @@ class RunningHub:
             self.wait_ready(user, server)
 
     def wait_ready(self, user: str, server: str = "", seconds: float = START_SECONDS) -> None:
-        wait_for(f"a ready server {user}/{server}", lambda: self.model(user, server).get("ready"), seconds)
+        try:
+            wait_for(f"a ready server {user}/{server}", lambda: self.model(user, server).get("ready"), seconds)
+        except NotYet as error:
+            raise NotYet(f"{error}; it is {self.model(user, server)}, {self.workspace(user, server)}\n{self.log[-3000:]}") from None
 
     def wait_phase(self, phases: str | Collection[str], user: str, server: str = "", seconds: float = START_SECONDS) -> dict[str, Any]:
         wanted = {phases} if isinstance(phases, str) else set(phases)

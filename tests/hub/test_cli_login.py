@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -18,70 +12,16 @@ import pytest
 
 from gke_workspaces_spawner.cli.login import POLICY
 from gke_workspaces_spawner.cli.tickets import Tickets
-from tests.ports import free_port
 
-CONFIG = """
-c.JupyterHub.authenticator_class = "gke_workspaces_spawner.cli.login.TicketAuthenticator"
-c.TicketAuthenticator.tickets_file = {tickets!r}
-c.Authenticator.allowed_users = {{"ann", "Bö@x.org"}}
-c.JupyterHub.bind_url = "http://127.0.0.1:{port}/"
-c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
-c.JupyterHub.proxy_class = "jupyterhub.proxy.ConfigurableHTTPProxy"
-c.ConfigurableHTTPProxy.should_start = False
-c.ConfigurableHTTPProxy.auth_token = "x"
-c.JupyterHub.db_url = "sqlite:///{folder}/hub.sqlite"
-c.JupyterHub.cookie_secret = b"0" * 32
-"""
-
-
-class AnyRoute(BaseHTTPRequestHandler):
-    """A proxy's API that knows no routes and takes all."""
-
-    def do_GET(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b"{}" if self.command == "GET" else b""
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_DELETE = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+from .running import running_hub
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Tickets, Path]]:
-    """A Hub with the demo's login, asked directly."""
-    folder = tmp_path_factory.mktemp("hub")
-    hub_port = free_port()
-    tickets, log, config = folder / "tickets.sqlite", folder / "hub.log", folder / "config.py"
-    with ThreadingHTTPServer(("127.0.0.1", 0), AnyRoute) as api:
-        thread = threading.Thread(target=api.serve_forever)
-        thread.start()
-        config.write_text(
-            CONFIG.format(tickets=str(tickets), port=free_port(), hub_port=hub_port, folder=folder)
-            + f"c.ConfigurableHTTPProxy.api_url = 'http://127.0.0.1:{api.server_address[1]}'\n"
-        )
-        with log.open("wb") as out:
-            process = subprocess.Popen([sys.executable, "-m", "jupyterhub", "-f", str(config)], cwd=folder, stdout=out, stderr=out)
-        url = f"http://127.0.0.1:{hub_port}/hub"
-        try:
-            for _ in range(900):
-                assert process.poll() is None, log.read_text()
-                try:
-                    if httpx.get(f"{url}/health").status_code == 200:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.1)
-            yield url, Tickets(tickets), log
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-            api.shutdown()
-            thread.join()
+    """A Hub with the demo's login: its URL, its tickets, its log."""
+    folder = tmp_path_factory.mktemp("login")
+    with running_hub(folder, Path(__file__).with_name("login_config.py"), {"tickets": str(folder / "tickets.sqlite")}) as hub:
+        yield f"{hub.url}/hub", Tickets(folder / "tickets.sqlite"), folder / "hub.log"
 
 
 async def open_page(client: httpx.AsyncClient, url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -65,6 +66,13 @@ def test_a_server_without_a_usable_secret_loads_all_the_same(monkeypatch: pytest
 def test_loading_takes_less_than_a_tenth_of_a_second() -> None:
     """Import and load beyond the server's own; in processor time, since others use this machine as well."""
     assert float(str(load()["seconds"])) <= 0.1
+
+
+def test_the_labextension_is_small() -> None:
+    """Everything that a browser may fetch of it, as it is sent."""
+    scripts = list((ROOT / "labextension" / "static").iterdir())
+    assert any(script.name.startswith("remoteEntry.") for script in scripts)
+    assert sum(len(gzip.compress(script.read_bytes())) for script in scripts) <= 60_000
 
 
 def test_importing_the_package_brings_nothing_with_it() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import selectors
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from jupyterhub.httpclient import JupyterHubHTTPClient
 
 from jupyter_pause_ext import extension
-from jupyter_pause_ext.repair import drop_google_credentials
+from jupyter_pause_ext.repair import EACH_SECONDS, drop_google_credentials
 from jupyter_pause_ext.signal import Watcher
 
 from .ext_server import Server, in_its_own_home, read, running
@@ -108,6 +111,41 @@ async def test_the_hubs_call_repairs_once_and_tells_what_the_sandbox_said(server
     assert answer["repaired"]["openssl"] is True
     assert read(await server.hub("restored", {"pause_id": "p1"})) == answer
     assert (await status(server))["paused_count"] == 1
+    await nothing_is_culled(server, kernel_id)
+
+
+@contextlib.contextmanager
+def stuck_hub_client() -> Iterator[None]:
+    """A connection to the Hub that belongs to the loop of a thread which does not get round to anything."""
+    there, may_go_on = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        client = JupyterHubHTTPClient.loop_instance()
+        assert not client._session.closed
+        there.set()
+        may_go_on.wait()
+        await asyncio.sleep(0)
+        await client.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(hold()))
+    thread.start()
+    try:
+        assert there.wait(20)
+        yield
+    finally:
+        may_go_on.set()
+        thread.join()
+
+
+async def test_a_repair_that_does_not_end_keeps_nobody_waiting_and_the_others_are_done(server: Server, checkpoint: CheckpointFile) -> None:
+    kernel_id = await two_days_pass(server)
+    with stuck_hub_client():
+        saying = asyncio.create_task(asyncio.to_thread(checkpoint.say, "restore"))
+        answer = read(await asyncio.wait_for(server.hub("restored", {"pause_id": "p1"}), 4 * EACH_SECONDS))
+        await saying
+    assert answer["repaired"]["hub_connections"] is None
+    assert answer["repaired"]["activity"] == {"kernels": 1, "terminals": 1}
+    assert answer["repaired"]["cloud_credentials"] == 0
     await nothing_is_culled(server, kernel_id)
 
 

@@ -15,6 +15,7 @@ from tornado.web import RequestHandler
 from .ext_server import HUB_TOKEN, TOKEN, Hub, Server, in_its_own_home, playing_hub, read, running
 
 USER, NAME = "Bö.x+y@ex ample~", "gpu/1"
+CANCEL = {"url": "/hub/api/x/cancel-ticket", "ticket": "0f" * 32}
 PAUSE = "/hub/api/users/B%C3%B6.x%2By@ex%20ample~/servers/gpu%2F1/pause"
 
 
@@ -79,11 +80,18 @@ async def test_status_names_the_server_and_where_to_follow_it(server: Server) ->
 
 async def test_pause_asks_the_hub_with_the_servers_own_token_and_passes_its_record_on(server: Server, hub: Hub) -> None:
     hub.answer = say(
-        202, {"phase": "preparing", "follow_url": "/hub/workspaces/follow/x", "launch": {"env": "secret"}, "sentence": "Saving."}
+        202,
+        {
+            "phase": "preparing",
+            "follow_url": "/hub/workspaces/follow/x",
+            "launch": {"env": "secret"},
+            "sentence": "Saving.",
+            "cancel": CANCEL,
+        },
     )
     answer = await server.tab("jupyter-pause/v1/pause", "POST")
     assert answer.code == 202
-    assert read(answer) == {"phase": "preparing", "follow_url": "/hub/workspaces/follow/x", "sentence": "Saving."}
+    assert read(answer) == {"phase": "preparing", "follow_url": "/hub/workspaces/follow/x", "sentence": "Saving.", "cancel": CANCEL}
     ((method, path, authorization, body),) = hub.asked
     assert (method, path, authorization) == ("POST", PAUSE, f"token {HUB_TOKEN}")
     assert body["facts"]["terminals"] == 0

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from gke_workspaces_spawner.hubapi import pages, urls
-from tests.fakes.pages import HOSTILE, SERVERS, RunningHub, started
+from tests.fakes.pages import HOSTILE, LISTED, SERVERS, RunningHub, started
 from tests.ports import free_port
 
 EVIL = b"<script>document.title = 'pwned'</script>"
@@ -27,6 +27,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("home")
     (root / "work").mkdir()
     (root / "work" / "evil.html").write_bytes(EVIL)
+    (root / ".hidden").mkdir()
+    (root / "many").mkdir()
+    for number in range(LISTED + 10):
+        (root / "many" / f"{number}.txt").touch()
     (root / "evil.svg").write_bytes(b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>")
     (root / f"{HOSTILE.replace('/', '')}.txt").write_text("hello")
     (root / "o'neil (x) 100%.txt").write_text("o'neil")
@@ -193,6 +197,16 @@ def test_a_folder_s_page_escapes_names_and_links_only_what_can_be_opened(hub: Ru
     for name in ("fifo", "link", "out", "not-utf8-\N{REPLACEMENT CHARACTER}"):
         assert f"<bdi>{name}</bdi> (cannot be opened here)" in page
     assert 'href="/base/hub/workspaces/files/ann/server/x%252Fy"' in page
+
+
+def test_a_folder_s_page_shows_what_is_hidden_last_and_says_when_there_is_more(hub: RunningHub) -> None:
+    page = hub.browser("ann").get(hub.url + "hub/workspaces/files/ann/server").text.partition("<tbody>")[2]
+    names = ["many", "work", "big.bin", "link", ".hidden"]
+    assert sorted(names, key=lambda name: page.index(f"<bdi>{name}</bdi>")) == names
+    assert "holds more" not in page
+    many = hub.browser("ann").get(hub.url + "hub/workspaces/files/ann/server/many").text
+    assert many.count("<bdi>") - many.partition("<tbody>")[0].count("<bdi>") == LISTED
+    assert f"holds more than the {LISTED} names that are shown" in many
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import pytest
 from gke_workspaces_spawner.sandbox import Failed, Network, Nothing, Sandboxes, SandboxSpec, Saved, Saving, homes
 from gke_workspaces_spawner.sandbox.processes import Process, command_lines
 from gke_workspaces_spawner.sandbox.room import Room
+from gke_workspaces_spawner.sandbox.snapshots import Shelf
 
 UID = 210_777
 SESSION = """
@@ -136,6 +138,10 @@ class Lab:
         await session.ready()
         return session
 
+    async def verify(self, snapshot_id: str) -> None:
+        """Look at every byte of a snapshot that nobody restores."""
+        await asyncio.to_thread(Shelf(self.state, self.key).verify, snapshot_id)
+
     def room(self, sandbox_id: str = "one") -> Room:
         return Room(self.state, sandbox_id)
 
@@ -225,10 +231,9 @@ async def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
         await asyncio.sleep(0.02)
 
 
-@pytest.fixture
-async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
-    """A lab; whatever a test left running is ended."""
-    state = tmp_path / "state"
+@contextlib.asynccontextmanager
+async def laboratory(state: Path) -> AsyncIterator[Lab]:
+    """A lab with its state in that folder; whatever was left running is ended."""
     state.mkdir(mode=0o700)
     lab = Lab(state)
     try:
@@ -237,3 +242,10 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
         await lab.close()
         await lab.idle()
         shutil.rmtree(state)
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    """A lab in this test's own folder."""
+    async with laboratory(tmp_path / "state") as lab:
+        yield lab

@@ -29,9 +29,9 @@ class Jupyter:
     def call(self, method: str, path: str, body: object = None, *, raw: bool = False) -> tuple[int, Any]:
         return self.hub.call(method, path, body, token=self.hub.user(self.user), base=self.prefix, raw=raw)
 
-    def kernel(self) -> str:
-        """Start a kernel; its id."""
-        status, answer = self.call("POST", "/api/kernels", {"name": "python3"})
+    def kernel(self, name: str = "python3") -> str:
+        """Start a kernel of that kind; its id."""
+        status, answer = self.call("POST", "/api/kernels", {"name": name})
         assert status == 201, answer
         return str(answer["id"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import shutil
@@ -12,10 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from gke_workspaces_spawner.sandbox import Failed, Nothing, SandboxError, Saved, Saving
+from gke_workspaces_spawner.sandbox import Failed, Nothing, SandboxError, Saved, Saving, gmac
 from gke_workspaces_spawner.sandbox.processes import Process, command_lines
-from gke_workspaces_spawner.sandbox.snapshots import PAGES, SEAL
+from gke_workspaces_spawner.sandbox.snapshots import PAGES, SEAL, Shelf
 
 from .conftest import UID, Lab, Session, runsc_path, wait_for
 
@@ -85,7 +87,7 @@ async def test_memory_file_position_and_threads_survive_three_cycles(lab: Lab) -
         assert await session.run("return [hashlib.sha256(data).hexdigest(), os.getpid(), file.tell()]") == [digest, pid, 6]
         await wait_for_count(session, count)
         assert await session.run("return said[-1]") == "restore"
-        await lab.sandboxes.verify(f"s{number}")
+        await lab.sandboxes.verified("one")
     assert await session.run("return file.read()") == "world\n"
 
 
@@ -373,7 +375,7 @@ async def test_flipped_byte_in_a_small_file_is_refused_before_the_restore(lab: L
     spec = lab.spec()
     for name in ("checkpoint.img", "pages_meta.img", "manifest.json", "spec.json", "kept.json", "macs.json"):
         flip(lab.state / "snapshots/s1" / name)
-        for call in (lab.sandboxes.restore("one", spec, "s1"), lab.sandboxes.manifest("s1"), lab.sandboxes.verify("s1")):
+        for call in (lab.sandboxes.restore("one", spec, "s1"), lab.sandboxes.manifest("s1"), lab.verify("s1")):
             with pytest.raises(SandboxError) as caught:
                 await call
             assert caught.value.code == "snapshot_changed"
@@ -388,12 +390,74 @@ async def test_flipped_byte_in_the_pages_is_found_by_verify(lab: Lab) -> None:
     await ready(lab)
     await lab.pause()
     await wait_for((lab.state / "snapshots/s1" / SEAL).exists)
-    await lab.sandboxes.verify("s1")
+    await lab.verify("s1")
     flip(lab.state / "snapshots/s1" / PAGES)
     with pytest.raises(SandboxError) as caught:
-        await lab.sandboxes.verify("s1")
+        await lab.verify("s1")
     assert caught.value.code == "snapshot_changed"
     assert PAGES in caught.value.detail
+
+
+async def test_restore_of_changed_pages_is_never_called_verified(lab: Lab) -> None:
+    """Not by the shim that restored, nor by one that took over; and a cold start has nothing to be compared with."""
+    await ready(lab, 64)
+    await lab.sandboxes.verified("one")
+    await lab.pause()
+    await lab.idle()
+    flip(lab.state / "snapshots/s1" / PAGES)
+    await lab.sandboxes.restore("one", lab.spec(), "s1")
+    for _ in range(2):
+        with pytest.raises(SandboxError) as caught:
+            await lab.sandboxes.verified("one")
+        assert caught.value.code == "snapshot_changed"
+        assert PAGES in caught.value.detail
+    assert lab.shim().kill(5)
+    with pytest.raises(SandboxError) as caught:
+        await lab.sandboxes.verified("one")
+    assert caught.value.code == "snapshot_changed"
+    flip(lab.state / "snapshots/s1" / PAGES)
+    assert lab.shim().kill(5)
+    await lab.sandboxes.verified("one")
+
+
+def test_seal_without_libcrypto_is_verified_with_it_and_never_guessed_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older seals and machines hash with SHA-256; a seal that this machine cannot read is no proof, and no change either."""
+    shelf = Shelf(tmp_path, os.urandom(32))
+    for snapshot, library in (("hashed", False), ("tagged", True)):
+        partial = shelf.partial(snapshot)
+        partial.mkdir()
+        (partial / PAGES).write_bytes(os.urandom((5 << 20) + 3))
+        (partial / "manifest.json").write_text("{}")
+        shelf.publish(snapshot)
+        with monkeypatch.context() as patch:
+            if not library:
+                patch.setattr(gmac, "load", lambda: None)
+            assert shelf.seal(snapshot)
+        assert ("gmac" if library else "sha256") in (shelf.path(snapshot) / SEAL).read_text()
+        shelf.verify(snapshot)
+    with monkeypatch.context() as patch:
+        patch.setattr(gmac, "load", lambda: None)
+        shelf.verify("hashed")
+        with pytest.raises(SandboxError) as caught:
+            shelf.verify("tagged")
+    assert caught.value.code == "restore_failed"
+    for snapshot in ("hashed", "tagged"):
+        flip(shelf.path(snapshot) / PAGES)
+        with pytest.raises(SandboxError) as caught:
+            shelf.verify(snapshot)
+        assert caught.value.code == "snapshot_changed"
+
+
+def test_tags_of_parts_are_those_of_aes_gcm() -> None:
+    """Against another implementation; also that key and number matter."""
+    library, data = gmac.load(), bytearray(os.urandom(70_001))
+    assert library is not None
+    key, other = os.urandom(32), os.urandom(32)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+    for number in (0, 7, 1 << 40):
+        expected = AESGCM(key).encrypt(number.to_bytes(12, "big"), b"", bytes(data)).hex()
+        assert library.tag(key, number, address, len(data)) == expected
+    assert library.tag(key, 7, address, len(data)) != library.tag(other, 7, address, len(data))
 
 
 async def test_swapped_added_missing_and_foreign_files_are_refused(lab: Lab) -> None:
@@ -407,7 +471,7 @@ async def test_swapped_added_missing_and_foreign_files_are_refused(lab: Lab) -> 
 
     async def refused() -> str:
         with pytest.raises(SandboxError) as caught:
-            await lab.sandboxes.verify("s1")
+            await lab.verify("s1")
         assert caught.value.code == "snapshot_changed"
         return caught.value.detail
 
@@ -418,7 +482,7 @@ async def test_swapped_added_missing_and_foreign_files_are_refused(lab: Lab) -> 
         shutil.copy(other / name, folder / name)
         await refused()
         shutil.copy(lab.state / "copy" / name, folder / name)
-    await lab.sandboxes.verify("s1")
+    await lab.verify("s1")
     (folder / "extra").touch()
     assert "extra" in await refused()
     (folder / "extra").unlink()
@@ -515,7 +579,7 @@ async def test_the_event_loop_is_never_held(lab: Lab) -> None:
     session = await ready(lab, 64)
     await lab.pause()
     session = await lab.resume()
-    await lab.sandboxes.verify("s1")
+    await lab.sandboxes.verified("one")
     await session.run("return 1")
     await lab.sandboxes.remove("one")
     beat.cancel()

@@ -167,12 +167,20 @@ def test_a_running_server_lives_through_a_restart_of_the_hub(jupyter: Jupyter, k
     assert jupyter.run(kernel[0], LOOK) == kernel[1]
 
 
-def test_a_sandbox_that_dies_is_stopped_and_nothing_of_it_is_left(jupyter: Jupyter, kernel: tuple[str, str]) -> None:
+def test_a_sandbox_that_dies_leaves_nothing_behind_and_goes_back_to_its_last_pause(jupyter: Jupyter, kernel: tuple[str, str]) -> None:
     hub = jupyter.hub
+    jupyter.pause()
+    jupyter.resume()
+    jupyter.run(kernel[0], "later = 1")
     state = str(hub.folder / "state")
     for pid, words in command_lines():
         if "runsc-sandbox" in words[0] and any(state in word for word in words):
             os.kill(pid, signal.SIGKILL)
-    wait_for("a stopped server", lambda: not hub.model("ann").get("ready"))
+    view = hub.wait_phase("paused", "ann")
+    assert view["reason"]["code"] == "ended_by_itself"
     wait_for("an empty folder of sandboxes", lambda: not any((hub.folder / "state" / "sandboxes").iterdir()))
-    hub.start_server("ann")
+    wait_for("a Hub that knows it", lambda: not hub.model("ann").get("pending"))
+    assert jupyter.resume()["receipt"]["resumed"] is True
+    hub.wait_ready("ann")
+    assert jupyter.run(kernel[0], LOOK) == kernel[1]
+    assert jupyter.run(kernel[0], "print('later' in globals())") == "False"

@@ -204,10 +204,10 @@ def at_rest(hub: RunningHub) -> dict[str, object] | None:
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+def small_disk(folder: Path, limits: str) -> Iterator[None]:
     """A file system of its own on the folder, with the folder's owner and content."""
     status = folder.stat()
-    options = f"size={megabytes}m,mode={status.st_mode & 0o777:o},uid={status.st_uid},gid={status.st_gid}"
+    options = f"{limits},mode={status.st_mode & 0o777:o},uid={status.st_uid},gid={status.st_gid}"
     before = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
@@ -220,9 +220,9 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
         os.close(before)
 
 
-FILL = """
+FILL_BYTES = """
 import os
-with open('full', 'wb', buffering=0) as file:
+with open('full0', 'wb', buffering=0) as file:
     try:
         while True: file.write(b'x' * (1 << 16))
     except OSError: pass
@@ -231,25 +231,37 @@ with open('full', 'wb', buffering=0) as file:
     except OSError: pass
 print(os.statvfs('.').f_bavail)
 """
+FILL_INODES = """
+import itertools, os
+try:
+    for number in itertools.count(): open(f'full{number}', 'w').close()
+except OSError: pass
+print(os.statvfs('.').f_favail)
+"""
 
 
-def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHub) -> None:
+@pytest.mark.parametrize(
+    ("limits", "fill", "files"), [("size=20m", FILL_BYTES, 1), ("size=20m,nr_inodes=200", FILL_INODES, 10)], ids=["bytes", "inodes"]
+)
+def test_23_a_home_that_is_full_to_the_last_byte_or_inode_keeps_nobody_out(hub: RunningHub, limits: str, fill: str, files: int) -> None:
+    user = f"full{files}"
     before = set((hub.folder / "state").glob("homes/*"))
-    start(hub, "full")
+    start(hub, user)
     (home,) = set((hub.folder / "state").glob("homes/*")) - before
-    full = Jupyter(hub, "full")
+    full = Jupyter(hub, user)
     kernel = full.kernel()
     full.run(kernel, "kept = 'in memory'")
     full.pause()
-    with small_disk(home, 20):
+    with small_disk(home, limits):
         full.resume()
-        assert full.run(kernel, FILL) == "0"
+        assert full.run(kernel, fill) == "0"
         full.pause()
         assert full.resume()["receipt"]["resumed"] is True
         assert full.run(kernel, "print(kept)").startswith("in memory")  # IPython adds that it cannot keep its history
         stop(full)
-        start(hub, "full")
-        assert full.call("DELETE", "/api/contents/full")[0] == 204
+        start(hub, user)
+        for number in range(files):
+            assert full.call("DELETE", f"/api/contents/full{number}")[0] == 204
         assert full.run(full.kernel(), "open('again', 'w').write('room'); print('room')") == "room"
         stop(full)
 
@@ -257,11 +269,12 @@ def test_23_a_home_that_is_full_to_the_last_byte_keeps_nobody_out(hub: RunningHu
 def test_52_a_sandbox_that_dies_during_the_save_is_lost_and_never_called_paused(ann: Jupyter, faulty: FaultyRunsc) -> None:
     hub = ann.hub
     faulty.faults("checkpoint-slow")
+    kept = [snapshot["id"] for snapshot in hub.workspace("ann")["snapshots"] if snapshot["state"] == "current"]
     seen: set[str] = set()
     over = threading.Event()
 
     def watch() -> None:
-        while not over.is_set():
+        while not over.is_set() and "running" not in seen:
             seen.add(hub.workspace("ann")["phase"])
 
     watcher = threading.Thread(target=watch)
@@ -282,6 +295,12 @@ def test_52_a_sandbox_that_dies_during_the_save_is_lost_and_never_called_paused(
     assert view["snapshot"] is None
     assert not any((hub.folder / "state" / "snapshots").glob("*s-" + view["pause"]["id"]))
     wait_for("a stopped server", lambda: not hub.model("ann").get("ready"))
-    assert "resume" not in hub.workspace("ann")["actions"]
-    start(hub, "ann")
+    if kept:  # of a pause before: that one is offered, for what it is
+        view = hub.wait_phase("paused", "ann")
+        assert (view["reason"]["code"], view["snapshot"]["id"]) == ("ended_by_itself", kept[-1])
+        assert hub.verb("fresh", "ann")[0] == 202
+        hub.wait_ready("ann")
+    else:
+        assert "resume" not in hub.workspace("ann")["actions"]
+        start(hub, "ann")
     assert ann.run(ann.kernel(), "print('fresh')") == "fresh"
