@@ -61,7 +61,7 @@ test:
 
 $(VENV)/.checks: setup.cfg requirements/ci.txt $(VENV)/.installed
 	@echo "  installing what the checks need into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/ci.txt --editable '.[local,test]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/ci.txt --editable '.[hub,local,test]'
 	@touch $@
 
 lint: $(VENV)/.checks node_modules/.package-lock.json

@@ -19,7 +19,13 @@ from traitlets.config import Configurable
 import gke_workspaces_spawner
 from gke_workspaces_spawner.lifecycle import phases, reasons
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 DOCS = Path(__file__).resolve().parent
+EMULATOR = DOCS.parent / "tests" / "emulator"
 PACKAGE = gke_workspaces_spawner.__name__
 NOTE = "<!-- Made from the code by `python docs/generate.py`: change it there. -->"
 
@@ -112,7 +118,31 @@ def calls_and_phases() -> str:
     return "\n".join(lines) + "\n" + phases.calls_markdown()
 
 
-PAGES = {"configuration.md": configuration, "reasons.md": reason_codes, "calls.md": calls_and_phases}
+def emulator() -> str:
+    """The page of what the emulator of GKE does, and how sure it is that GKE does the same."""
+    lines = [
+        "# What the emulator does, and whom it follows",
+        "",
+        NOTE,
+        "",
+        "`documented`: in Google's or Kubernetes' own pages. `reported`: somebody saw it on a cluster, or a program that drives it relies",
+        "on it. `guessed`: nobody says so; the product must work whether it is so or not. [How to run it](emulator.md).",
+    ]
+    for title, name, first in (("Behaviour", "behaviours", "what"), ("Faults", "faults", "key of `emulator-faults`")):
+        lines += ["", f"## {title}", "", f"| {first} | does | how sure | whom it follows |", "|---|---|---|---|"]
+        for key, row in tomllib.loads((EMULATOR / f"{name}.toml").read_text(encoding="utf-8")).items():
+            takes = f" Takes: {row['takes']}." if "takes" in row else ""
+            cells = [f"`{key}`", row["does"] + takes, row["level"], row["source"]]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "reasons.md": reason_codes,
+    "calls.md": calls_and_phases,
+    "emulator-behaviours.md": emulator,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

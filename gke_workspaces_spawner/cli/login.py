@@ -34,6 +34,7 @@ class TicketLoginHandler(LoginHandler):  # type: ignore[misc]
             "XSRF": self.xsrf_token.decode("ascii"),
             "NEXT": self.get_argument("next", ""),
             "SENTENCE": login_error or "",
+            "COMMAND": self.authenticator.login_command,
         }
         for name, value in values.items():
             page = page.replace("{" + name + "}", html.escape(value))
@@ -64,6 +65,10 @@ class TicketAuthenticator(Authenticator):  # type: ignore[misc]
     """Whoever brings a ticket is the user that it was made for."""
 
     tickets_file = Unicode(help="SQLite file of the tickets, written by the demo command.").tag(config=True)
+
+    login_command = Unicode(
+        "gke-workspaces login NAME", help="The command that makes a link, as the login page shows it: one that works where it is pasted."
+    ).tag(config=True)
 
     def get_handlers(self, app: Any) -> list[tuple[Any, ...]]:
         """Takes the place of the Hub's own login page."""
