@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tornado.httpclient import HTTPRequest
+from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tests.ports import free_port
@@ -62,12 +62,15 @@ class Remote(Client):
 
     async def answering(self) -> None:
         """The server says that it runs a moment before it listens."""
+        end = time.monotonic() + START_SECONDS
         while True:
             try:
                 if (await self.tab("api/status")).code == 200:
                     return
-            except OSError:
-                await asyncio.sleep(0.01)
+            except (OSError, HTTPError):  # refused, closed again, or no answer in time
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(0.01)
 
     async def kernel(self) -> str:
         """Start one; its id."""

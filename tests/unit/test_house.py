@@ -47,6 +47,9 @@ def test_the_locks_name_no_host_to_fetch_from():
         assert "://" not in file.read_text(encoding="utf-8")
 
 
-def test_an_export_stays_itself_after_its_first_use():
+@pytest.mark.parametrize(
+    "before", ["", "import gke_workspaces_spawner.configure; ", "from gke_workspaces_spawner.configure import configure; "]
+)
+def test_an_export_stays_itself_after_its_first_use_and_beside_a_module_of_its_name(before):
     code = "import gke_workspaces_spawner as package; first = package.configure; assert callable(first); assert package.configure is first"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", before + code], check=True)
