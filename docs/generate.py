@@ -17,6 +17,7 @@ from typing import Any
 from traitlets.config import Configurable
 
 import gke_workspaces_spawner
+from gke_workspaces_spawner.kube.doctor.findings import data as doctors_data
 from gke_workspaces_spawner.lifecycle import phases, reasons
 
 if sys.version_info >= (3, 11):
@@ -137,11 +138,79 @@ def emulator() -> str:
     return "\n".join(lines) + "\n"
 
 
+def doctor() -> str:
+    """The page of the doctor's checks."""
+    lines = [
+        "# The doctor",
+        "",
+        NOTE,
+        "",
+        "`gke-workspaces doctor` looks at a cluster as its admin would, and says of each thing that pausing needs whether it is so.",
+        "It writes nothing. It uses the kubeconfig as `kubectl` does, or runs in the hub's own pod. It needs",
+        "`pip install 'gke-workspaces-spawner[hub]'`, and for the bucket `google-cloud-storage` with credentials",
+        "(`gcloud auth application-default login`).",
+        "",
+        "| option | meaning |",
+        "|---|---|",
+        "| `--kubeconfig FILE`, `--context NAME` | which cluster; default: as `kubectl` does |",
+        "| `--namespace NAME` | the hub's namespace; default: the context's |",
+        "| `--values FILE` | the hub's values (YAML) or `jupyterhub_config.py`; read and never run, so only plain values are seen |",
+        "| `--json` | `{where, findings: [{check, state, what, why, mend}]}` instead of a table |",
+        "",
+        "Exit code: 0 no fault (warnings and what is unknown do not count), 1 at least one fault, 2 nothing could be looked at. Each",
+        "call of the API server may take 10 seconds, Cloud Storage 40 in all, everything together 180.",
+        "",
+        "States: `fault` pausing does not work or is not safe, `warning` it works and may surprise, `unknown` it could not be asked",
+        "(or nobody says), `ok`. Words in capital letters in a command are for you to fill in.",
+        "",
+        "## Checks",
+        "",
+        "| check | looks at | why | what mends it |",
+        "|---|---|---|---|",
+    ]
+    for key, row in doctors_data("checks").items():
+        mend = row["mend"].format_map(_Capitals()) if row["mend"] else "see below"
+        cells = [f"`{key}`", row["looks"], row["why"], mend]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += [
+        "",
+        "## What nobody says of GKE",
+        "",
+        "Each is a line of the table, `unknown` on every cluster: our tests take it for granted, see",
+        "[the emulator](emulator-behaviours.md).",
+        "",
+        "| check | taken for granted | how to find out |",
+        "|---|---|---|",
+    ]
+    for key, row in doctors_data("guesses").items():
+        lines.append(f"| `guess/{key}` | {row['does']} | {row['ask']} |")
+    lines += [
+        "",
+        "## Going back: uninstall",
+        "",
+        "`gke-workspaces uninstall` lists what pausing has put into the namespace (triggers, PodSnapshots, Secrets, policies). It",
+        "removes nothing unless it is called with `--yes` instead of `--dry-run`, the default. With `--hub-url URL` (the Hub's REST,",
+        "`https://HOST/hub/api`) and an admin's token in `JUPYTERHUB_API_TOKEN` it also lists the Hub's records, and `--yes` discards",
+        "each through the Hub first, with its tokens. Servers that can be paused have to be stopped before. Snapshots go first, and",
+        "the policies last, when the snapshots' files are gone. What belongs to the cluster (storage config, admission policy,",
+        "ClusterRole) and the roles stay: `kubectl delete -f` the files of helm-values.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Capitals(dict[str, str]):
+    """Words in braces as a reader fills them in."""
+
+    def __missing__(self, key: str) -> str:
+        return key.upper()
+
+
 PAGES = {
     "configuration.md": configuration,
     "reasons.md": reason_codes,
     "calls.md": calls_and_phases,
     "emulator-behaviours.md": emulator,
+    "doctor.md": doctor,
 }
 
 

@@ -45,6 +45,23 @@ def _parser() -> argparse.ArgumentParser:
     login = commands.add_parser("login", parents=[state], help="a new link that logs in at the running demo, once")
     login.add_argument("name", metavar="NAME", nargs="?", help="the user (default: the demo's first one)")
     login.set_defaults(run=_login)
+
+    cluster = argparse.ArgumentParser(add_help=False)
+    cluster.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster (default: as kubectl does)")
+    cluster.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    cluster.add_argument("--namespace", metavar="NAME", help="namespace of the hub (default: the context's)")
+    cluster.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    doctor = commands.add_parser("doctor", parents=[cluster], help="whether a Kubernetes cluster is fit for pausing servers")
+    doctor.add_argument("--values", type=Path, metavar="FILE", help="the hub's values (YAML) or jupyterhub_config.py; it is not run")
+    doctor.set_defaults(run=_doctor)
+
+    uninstall = commands.add_parser("uninstall", parents=[cluster], help="what pausing has left in a cluster and a Hub, and its removal")
+    uninstall.add_argument("--hub-url", metavar="URL", help="the Hub's REST, to ask for its records and to discard what is saved")
+    how = uninstall.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="only list (the default)")
+    how.add_argument("--yes", action="store_true", help="remove it; saved sessions are lost for good")
+    uninstall.set_defaults(run=_uninstall)
     return parser
 
 
@@ -72,3 +89,15 @@ def _login(options: argparse.Namespace, words: Sequence[str]) -> int:
 
     print(new_link(options.state.absolute(), options.name))
     return 0
+
+
+def _doctor(options: argparse.Namespace, words: Sequence[str]) -> int:
+    from .doctor import Options, doctor
+
+    return doctor(Options(options.kubeconfig, options.context, options.namespace, options.values, options.json))
+
+
+def _uninstall(options: argparse.Namespace, words: Sequence[str]) -> int:
+    from .uninstall import Options, uninstall
+
+    return uninstall(Options(options.kubeconfig, options.context, options.namespace, options.hub_url, options.yes, options.json))

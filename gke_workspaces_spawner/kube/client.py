@@ -144,6 +144,10 @@ class Cluster:
             raise
         return any(resource.get("name") == kind.plural for resource in answer.get("resources") or ())
 
+    async def version(self) -> Object:
+        """What the API server says of itself; ``gitVersion`` names its version."""
+        return await self._call("GET", "/version")
+
     async def _call(self, method: str, where: str, query: Mapping[str, Any] | None = None, body: Object | None = None) -> Object:
         try:
             async with await self._request(method, where, query or {}, body, self._seconds) as response:

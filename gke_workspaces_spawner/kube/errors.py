@@ -32,7 +32,8 @@ class Forbidden(KubeError):
 
 
 class Lacking(Forbidden):
-    """The account lacks the right: for good, or for the moment in which an API server that was just started does not know the roles."""
+    """The account is not known (401) or lacks the right (403): for good, or for the moment in which its token is renewed, or in which an
+    API server that was just started does not know the roles."""
 
 
 class Invalid(KubeError):
@@ -51,7 +52,7 @@ def of_status(status: int, message: str, reason: str = "") -> KubeError:
     """The error for an answer of that status."""
     kinds: dict[int, type[KubeError]] = {
         400: Invalid,
-        401: Forbidden,
+        401: Lacking,
         403: Forbidden,
         404: NotFound,
         409: AlreadyExists,

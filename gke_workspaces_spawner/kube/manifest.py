@@ -199,6 +199,14 @@ def restored(pod: Object, snapshot: str, origin: Mapping[str, str]) -> Object:
     return made
 
 
+def labels_of(saved: Object, today: Object) -> dict[str, str]:
+    """Labels of a restore: today's, since network policies grant by them; but whose memory it is, and under which policy it was saved,
+    as it was."""
+    ours = {key: value for key, value in (saved["metadata"].get("labels") or {}).items() if key.startswith(facts.PREFIX)}
+    theirs = {key: value for key, value in (today["metadata"].get("labels") or {}).items() if not key.startswith(facts.PREFIX)}
+    return {**theirs, **ours}
+
+
 def origin_of(node: Object | None) -> dict[str, str]:
     """Labels of the origin node that a node has to have too; empty where nodes may not be read."""
     labels = ((node or {}).get("metadata") or {}).get("labels") or {}
@@ -223,7 +231,7 @@ def not_granted(saved: Object, today: Object) -> str | None:
     away for a fault in it must not come back with a resume.
     """
     before, now = saved["spec"], today["spec"]
-    if (before.get("serviceAccountName") or "default") != (now.get("serviceAccountName") or "default"):
+    if _account(before) != _account(now):
         return "service account"
     if _text(before.get("securityContext") or {}) != _text(now.get("securityContext") or {}):
         return "security context of the pod"
@@ -243,6 +251,11 @@ def not_granted(saved: Object, today: Object) -> str | None:
         if what:
             return f"{what} of container {container['name']}"
     return _accelerator(before, now)
+
+
+def _account(spec: Object) -> str:
+    """The service account, under its name of today or the one of before, which API servers still take."""
+    return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default")
 
 
 def _of_a_container(before: Object, now: Object) -> str | None:

@@ -20,6 +20,8 @@ LONGEST_DELAY = 5.0
 """Seconds between two tries while the API server is away: also the longest that a Hub is blind after an outage."""
 SESSION = 240
 """Seconds of one watch; then it goes on from where it was, without a list."""
+WHILE = 1.0
+"""Seconds after which a list and its watch have worked for a while: the next failure is another one."""
 QUIET_LOG = 60.0
 """Seconds between two lines of the log about one outage."""
 
@@ -80,22 +82,27 @@ class Watch:
         delay = FIRST_DELAY
         version: str | None = None
         while True:
+            begun = time.monotonic()
             try:
                 if version is None:
                     version = await self._list()
-                    delay = FIRST_DELAY
-                begun = time.monotonic()
                 version = await self._follow(version)
-                if time.monotonic() - begun > 1.0:
-                    continue
-                await asyncio.sleep(FIRST_DELAY)  # a server that ends every watch at once is not asked in a loop
+                delay = FIRST_DELAY
+                if time.monotonic() - begun <= WHILE:
+                    await asyncio.sleep(FIRST_DELAY)  # a server that ends every watch at once is not asked in a loop
+                continue
             except Gone:
                 version = None
             except KubeError as error:
                 self.fresh, version = False, None
                 self._tell(error)
-                await asyncio.sleep(delay * random.uniform(0.75, 1.0))  # noqa: S311 - so that kinds do not call together
-                delay = min(2 * delay, LONGEST_DELAY)
+            except Exception as error:  # noqa: BLE001 - an answer of another shape: whoever watches must not stay with a dead picture
+                self.fresh, version = False, None
+                self._tell(error)
+            if time.monotonic() - begun > WHILE:
+                delay = FIRST_DELAY
+            await asyncio.sleep(delay * random.uniform(0.75, 1.0))  # noqa: S311 - so that kinds do not call together
+            delay = min(2 * delay, LONGEST_DELAY)
 
     async def _list(self) -> str:
         found, version = await self._cluster.list(self._kind, self._namespace, self._labels, self._fields)
@@ -129,12 +136,12 @@ class Watch:
         if self.on_change is not None:
             self.on_change(change, each)
 
-    def _tell(self, error: KubeError) -> None:
-        """An outage is one line a minute; what an admin has to mend is an error."""
+    def _tell(self, error: Exception) -> None:
+        """An outage is one line a minute; what an admin or we have to mend is an error."""
         if time.monotonic() - self._said >= QUIET_LOG:
             self._said = time.monotonic()
-            level = logging.ERROR if isinstance(error, (Forbidden, NotFound)) else logging.WARNING
-            self._log.log(level, "The watch of %s is interrupted and goes on trying: %s", self._kind.plural, error)
+            level = logging.WARNING if isinstance(error, KubeError) and not isinstance(error, (Forbidden, NotFound)) else logging.ERROR
+            self._log.log(level, "The watch of %s is interrupted and goes on trying: %r", self._kind.plural, error)
 
 
 def key_of(each: Object) -> str:
