@@ -101,7 +101,7 @@ async def test_a_large_body_is_refused_before_it_is_read(server: Server) -> None
 
 
 async def test_freezing_by_the_extension_is_refused_by_name(server: Server) -> None:
-    answer = await server.hub("prepare", {"pause_id": "p", "deadline": server.clock() + 9, "freeze": True})
+    answer = await server.hub("prepare", {"pause_id": "p", "deadline": server.clock() + 9, "freeze": True, "frozen_for": 9})
     assert (answer.code, read(answer)["reason"]) == (409, "freeze_unavailable")
     assert (await server.tab("api/status")).code == 200
 
