@@ -126,15 +126,20 @@ class GKEEngine:
         return Saving(save.begun) if seen else Nothing()
 
     async def confirm_frozen(self, server: Server, pause_id: str, seconds: float) -> bool:
-        """Whether what is there is still the very pod that was saved (or that the save has ended), and nothing was started again in it."""
+        """Whether what is there is still the very pod that was saved (or that the save has ended), nothing was started again in it, and
+        what was saved is there at this moment: somebody else may have deleted it.
+
+        A pod that is being deleted by somebody else is as good as one that we are about to delete: its session is in the snapshot.
+        """
         with in_our_words("cluster_unreachable"):
             save, pod = await self._saves.known(pause_id), await self.pods.the(server)
-        if save is None or pod is None or pod["metadata"]["uid"] != objects.launch_of(save.manifest, "uid"):
-            return False
+            if save is None or pod is None or pod["metadata"]["uid"] != objects.launch_of(save.manifest, "uid"):
+                return False
+            if await self._saves.manifest(save.manifest.snapshot_id) is None:
+                return False
         if reading.stopped_by_save(pod):
             return _policy(pod) == facts.STOP
-        whole = reading.runs(pod) and not pod["metadata"].get("deletionTimestamp")
-        return whole and reading.restarts(pod) == objects.launch_of(save.manifest, "restarts")
+        return reading.runs(pod) and reading.restarts(pod) == objects.launch_of(save.manifest, "restarts")
 
     async def thaw(self, server: Server, pause_id: str) -> None:
         """A checkpoint cannot be called off: wait for its outcome, at most until its deadline. The server extension lets go."""
@@ -163,7 +168,9 @@ class GKEEngine:
         if what is not None:
             raise Refused("policy_changed", f"{what} differs from what a start would give today")
         name = str(objects.launch_of(saved, "podsnapshot"))
-        return {"pod": manifest.restored(before, name, objects.launch_of(saved, "origin")), "snapshot": name}
+        pod = manifest.restored(before, name, objects.launch_of(saved, "origin"))
+        pod["metadata"]["labels"] = manifest.labels_of(before, today)
+        return {"pod": pod, "snapshot": name}
 
     async def capacity(self, server: Server, saved: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
         """Put the pod in line, and say what it waits for; None once it has a node."""
@@ -255,9 +262,13 @@ class GKEEngine:
             left = await self._saves.pauses()
             pauses = known().pauses
             for pause_id in left:
-                if pause_id not in pauses:
+                if pause_id in pauses:
+                    continue
+                try:
                     await self._saves.delete(f"s-{pause_id}")
-                    gone.append(f"snapshot/s-{pause_id}")
+                except TryLater:  # one that is stuck keeps no other from going
+                    continue
+                gone.append(f"snapshot/s-{pause_id}")
         return tuple(gone)
 
     async def _refusal(self, pod: Object) -> tuple[str | None, str]:
@@ -276,6 +287,9 @@ class GKEEngine:
         state, message = reading.state(mine[0], POLICY.name)
         if state == reading.FAILED:
             return "snapshots_unavailable", f"PodSnapshotPolicy {mine[0]['metadata']['name']} is not ready: {message}"
+        after = mine[0]["spec"].get("triggerConfig", {}).get("postCheckpoint") or facts.RESUME
+        if after != _policy(pod):  # we would remove a server that runs on, or wait for one that GKE has ended
+            return "snapshots_unavailable", f"PodSnapshotPolicy {mine[0]['metadata']['name']} has postCheckpoint {after}"
         return None, ""
 
 

@@ -105,6 +105,11 @@ def trigger(server: Server, hub: str, pause_id: str, pod_name: str) -> Object:
     }
 
 
+def is_of(snapshot: Object, lineage: str) -> bool:
+    """Whether nothing speaks against a PodSnapshot being of that lineage: what GKE copied from the pod counts, not who names it."""
+    return ((snapshot["metadata"].get("labels") or {}).get(facts.LINEAGE) or lineage) == lineage
+
+
 def launch_of(manifest: SnapshotManifest, name: str) -> Json:
     """An entry of the launch spec. Raises ``Broken`` when it is missing."""
     if name not in manifest.launch:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 
 from ..kube import facts, manifest, reading
 from ..kube.client import EVENT, NODE, POD, SECRET, Cluster, Object
 from ..kube.errors import AlreadyExists, Forbidden
 from ..lifecycle.ports import Clock, Server
-from ..lifecycle.reasons import TryLater
+from ..lifecycle.reasons import Refused, TryLater
 from . import gke_objects as objects
 from .gke_settings import FORCE_AFTER, LOOK, Settings, in_our_words, lineage_of
 
@@ -99,7 +98,7 @@ class Pods:
     # ------------------------------------------------------------ acting
 
     async def create(self, server: Server, pod: Object) -> None:
-        """Create the pod; another server's of the same name is ended first.
+        """Create the pod; another server's of the same name is ended first, but never one of another Hub.
 
         Raises ``Refused('start_failed')`` with what the API server says against it.
         """
@@ -114,6 +113,8 @@ class Pods:
                     there = await self._cluster.get(POD, self._namespace, name)
                     if there is not None and self._is_the_same(there, pod):
                         return
+                    if there is not None and (there["metadata"].get("labels") or {}).get(facts.HUB, self._hub) != self._hub:
+                        raise Refused("start_failed", f"pod {name} belongs to another hub in this namespace") from None
                     if self._clock.time() > end:
                         raise
                     if there is not None and not there["metadata"].get("deletionTimestamp"):
@@ -164,8 +165,7 @@ class Pods:
             await self.create(server, pod)
             return "waiting_for_scheduler"
         if not self._is_the_same(there, pod):
-            with contextlib.suppress(TryLater):
-                await self.end(there)
+            await self.end(there)
             return "waiting_for_scheduler"
         if reading.bound(there):
             return None

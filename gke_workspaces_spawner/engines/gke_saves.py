@@ -14,12 +14,12 @@ from ..kube.errors import AlreadyExists, NotFound
 from ..kube.watch import Watch
 from ..lifecycle.model import SnapshotManifest
 from ..lifecycle.ports import Clock, Saved, Server
-from ..lifecycle.reasons import LifecycleError, TryLater
+from ..lifecycle.reasons import LifecycleError, Refused, TryLater
 from . import gke_objects as objects
-from .gke_settings import LOOK, Settings
+from .gke_settings import LOOK, Settings, lineage_of
 
 UNSEEN = 5.0
-"""Seconds for which a trigger that was just created may be missing from the watch's picture."""
+"""Seconds for which what was just created may be missing from the watch's picture, and between two looks at what it does not show."""
 FIRST_PICTURE = 10.0
 """Seconds to wait for a watch that has just been begun."""
 
@@ -102,8 +102,12 @@ class Saves:
             raise Unsaved(message)
         name = reading.snapshot_created(trigger)
         snapshot = self._snapshots.get(self._namespace, name) if name else self._made_by(trigger)
+        if snapshot is None and name and state == reading.DONE:
+            snapshot = await self._not_in_the_picture(save, name)
         if snapshot is None:
             return True
+        if not objects.is_of(snapshot, save.manifest.owner.lineage):
+            raise Unsaved(f"PodSnapshot {snapshot['metadata']['name']} is of another server")
         of_it, message = reading.state(snapshot, SNAPSHOT.name)
         if of_it in (reading.FAILED, reading.DELETING):
             raise Unsaved(message)
@@ -122,6 +126,17 @@ class Saves:
             return False  # the Hub was killed before it asked GKE
         raise Unsaved("the trigger is gone")
 
+    async def _not_in_the_picture(self, save: Save, name: str) -> Object | None:
+        """What the trigger says that it made and the watch does not show: it may be too new, without our label, or gone."""
+        now = self._clock.time()
+        if now - save.looked_at < UNSEEN:
+            return None
+        save.looked_at = now
+        snapshot = await self._cluster.get(SNAPSHOT, self._namespace, name)
+        if snapshot is None:
+            raise Unsaved(f"PodSnapshot {name} is gone")
+        return snapshot
+
     async def _durable(self, save: Save, snapshot: Object) -> Saved:
         """Both say that it is there: write the manifest for good."""
         durable_at = reading.since(snapshot, "Ready") or self._clock.time()
@@ -132,14 +147,24 @@ class Saves:
         return save.saved
 
     async def manifest(self, snapshot_id: str) -> SnapshotManifest | None:
-        """The verified manifest of a snapshot that can be restored; None when it, or the PodSnapshot, is gone."""
+        """The verified manifest of a snapshot that can be restored; None when it, or the PodSnapshot, is gone.
+
+        Raises ``TryLater('snapshot_not_ready')`` while GKE says neither that it is ready nor that it failed.
+        """
         secret = await self._secret(snapshot_id)
         if secret is None:
             return None
         found = objects.manifest_of(secret, self._key)
         name = found.launch.get("podsnapshot")
         snapshot = await self._cluster.get(SNAPSHOT, self._namespace, str(name)) if name else None
-        return found if snapshot is not None and reading.state(snapshot, SNAPSHOT.name)[0] == reading.DONE else None
+        if snapshot is None:
+            return None
+        if not objects.is_of(snapshot, found.owner.lineage):
+            raise Refused("snapshot_changed", f"PodSnapshot {name} is of another server")
+        state, _message = reading.state(snapshot, SNAPSHOT.name)
+        if state is None:
+            raise TryLater("snapshot_not_ready", f"PodSnapshot {name} is not ready now")
+        return found if state == reading.DONE else None
 
     async def delete(self, snapshot_id: str) -> None:
         """Snapshots first, seen gone (the finalizer needs the policy, and we need the names), then the trigger, the Secret last."""
@@ -152,7 +177,10 @@ class Saves:
         names.discard("")
         await self._delete_podsnapshots(names)
         with contextlib.suppress(NotFound):
+            trigger = await self._cluster.get(TRIGGER, self._namespace, objects.trigger_name(pause_id))
             await self._cluster.delete(TRIGGER, self._namespace, objects.trigger_name(pause_id))
+            if trigger is not None and not names and reading.state(trigger, TRIGGER.name)[0] is None:
+                await self._delete_late(pause_id)
         await self._cluster.delete(SECRET, self._namespace, objects.snapshot_secret_name(snapshot_id))
         self._known.pop(pause_id, None)
 
@@ -187,7 +215,11 @@ class Saves:
             return set()
         names = {str(each["metadata"]["name"]) for each in found}
         created = reading.snapshot_created(trigger) if trigger is not None else None
-        return names | ({created} if created else set())
+        if trigger is not None and created and created not in names:
+            snapshot = await self._cluster.get(SNAPSHOT, self._namespace, created)
+            if snapshot is not None and objects.is_of(snapshot, lineage_of(trigger)):
+                names.add(created)
+        return names
 
     async def _secret(self, snapshot_id: str) -> Object | None:
         return await self._cluster.get(SECRET, self._namespace, objects.snapshot_secret_name(snapshot_id))
@@ -195,6 +227,16 @@ class Saves:
     def _made_by(self, trigger: Object) -> Object | None:
         name = trigger["metadata"]["name"]
         return next((each for each in self._snapshots.objects.values() if _triggered_by(each) == name), None)
+
+    async def _delete_late(self, pause_id: str) -> None:
+        """GKE may have taken up a trigger just before it was deleted, and make the PodSnapshot now, which nobody would know of."""
+        end = self._clock.time() + UNSEEN
+        while self._clock.time() < end:
+            names = await self.podsnapshots_of(pause_id)
+            if names:
+                await self._delete_podsnapshots(names)
+                return
+            await self._clock.sleep(LOOK)
 
     async def _delete_podsnapshots(self, names: Collection[str]) -> None:
         end = self._clock.time() + self._settings.finalizer_seconds

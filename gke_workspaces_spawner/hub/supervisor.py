@@ -1,4 +1,4 @@
-"""Who drives a workspace, and when: on a call, from ``poll``, at a kick and at the Hub's start.
+"""Who drives a workspace, and when: on a call, from ``poll``, at a kick, at the Hub's start, and again after an outage.
 
 There is one driver per server at a time; a second caller joins it. Nothing here decides: the steps do.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from ..lifecycle.drive import STEPS, drive, follow_up, retain
 from ..lifecycle.model import Key, Workspace
 from ..lifecycle.pausing import begin_pause
 from ..lifecycle.phases import RESUME_UNDER_WAY, Call, Intent, Phase
 from ..lifecycle.ports import Ports, Server
-from ..lifecycle.reasons import Conflict, LifecycleError, Refused
+from ..lifecycle.reasons import Conflict, LifecycleError, Refused, TryLater
 from ..lifecycle.resuming import begin_discard, begin_resume, interrupted, retry
 from ..lifecycle.steps import check
 from .internals import Internals
@@ -24,6 +25,8 @@ from .store import HubStore
 START_SECONDS = 5.0
 """How long the Hub may take from a call to the start that it asks for (it may have to refresh the user's login)."""
 WATCH_SECONDS = 0.1
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+"""Seconds until a drive that only the moment was against is begun again, doubled at each try up to the longest."""
 
 
 def new_pause_id() -> str:
@@ -40,10 +43,14 @@ class Supervisor:
         self._internals = internals
         self._log = log
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._afters: set[asyncio.Task[None]] = set()
-        self._scan: asyncio.Task[None] | None = None
+        self._again: dict[Key, asyncio.Task[None]] = {}
+        """Drives that wait to be begun again."""
+        self._tries: dict[Key, int] = {}
+        """How often in a row the moment was against a drive."""
+        self._afters: dict[asyncio.Task[None], Key] = {}
+        self._comparison: asyncio.Task[None] | None = None
         self.reconcile: Callable[[], Awaitable[None]] | None = None
-        """What else has to agree with the records, looked at after every scan."""
+        """What else has to agree with the records, looked at after every kick."""
 
     # ------------------------------------------------------------ drives
 
@@ -63,8 +70,11 @@ class Supervisor:
         return self._store.read(key)
 
     async def _drive(self, key: Key) -> None:
+        later: TryLater | None = None
         try:
             await drive(self._ports, key)
+        except TryLater as error:
+            later = error
         except LifecycleError as error:
             self._log.error("The drive of %s ended in %s: %s", key, self._store.read(key).phase.value, error)
         except Exception:  # noqa: BLE001 - a bug must not leave the server pending without a word: the next kick tries again
@@ -72,9 +82,36 @@ class Supervisor:
         finally:
             if self._tasks.get(key) is asyncio.current_task():
                 del self._tasks[key]
-        after = asyncio.ensure_future(self._after(key))
-        self._afters.add(after)
-        after.add_done_callback(self._afters.discard)
+            if later is None:
+                self._tries.pop(key, None)
+        if later is not None:
+            self._try_again(key, later)
+        self._follow(key, self._after(key))
+
+    def _try_again(self, key: Key, why: TryLater) -> None:
+        """Begin the drive again after a pause, beside whoever waited for this one: the Hub is not to wait for the end of an outage."""
+        tries = self._tries.get(key, 0)
+        self._tries[key] = tries + 1
+        seconds = min(FIRST_PAUSE * 2.0**tries, LONGEST_PAUSE)
+        self._log.warning("The drive of %s stays in %s and goes on in %g s: %s", key, self._store.read(key).phase.value, seconds, why)
+        self._call_off(key)
+        self._again[key] = asyncio.ensure_future(self._drive_in(key, seconds))
+
+    async def _drive_in(self, key: Key, seconds: float) -> None:
+        await self._ports.clock.sleep(seconds)
+        self._again.pop(key, None)
+        self.drive(key)  # harmless where somebody else has brought it to rest, and joins a drive under way
+
+    def _call_off(self, key: Key) -> None:
+        again = self._again.pop(key, None)
+        if again is not None:
+            again.cancel()
+
+    def _follow(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+        """Do it in the background."""
+        task = asyncio.ensure_future(work)
+        self._afters[task] = key
+        task.add_done_callback(lambda done: self._afters.pop(done, None))
 
     async def _after(self, key: Key) -> None:
         """What a drive that has ended makes possible; not part of it, since the Hub waits for drives in ``poll`` and ``stop``."""
@@ -87,18 +124,36 @@ class Supervisor:
             self._log.exception("What follows the drive of %s failed", key)
 
     async def interrupt(self, key: Key) -> None:
-        """End the drive of a resume that the Hub gave up, and leave the workspace paused with nothing of the server left."""
+        """End the drive of a resume that the Hub gave up, and leave the workspace paused with nothing of the server left.
+
+        A drive that somebody begins meanwhile waits, and finds it paused. Where the server cannot be removed now, the drive goes on
+        trying to.
+        """
+        self._call_off(key)
         task = self._tasks.get(key)
-        if task is not None and task is not asyncio.current_task() and not task.done():
+        if task is asyncio.current_task():
+            await self._leave_resume(key)
+            return
+        if task is not None and not task.done():
             task.cancel()
             await asyncio.wait([task])
+        async with self._store.exclusive(key):
+            await self._leave_resume(key)
+
+    async def _leave_resume(self, key: Key) -> None:
+        workspace = self._store.read(key)
+        if workspace.phase not in RESUME_UNDER_WAY:
+            return
+        try:
+            await self._ports.engine.remove(self._server(workspace))
+        except TryLater as error:
+            self._store.ask(key, Intent.CANCEL)
+            self._try_again(key, error)
+            raise
         workspace = self._store.read(key)
         if workspace.phase in RESUME_UNDER_WAY:
-            await self._ports.engine.remove(self._server(workspace))
-            workspace = self._store.read(key)
-            if workspace.phase in RESUME_UNDER_WAY:
-                await self._ports.hub.suspend_tokens(key)
-                self._store.commit(workspace, interrupted(workspace))
+            await self._ports.hub.suspend_tokens(key)
+            self._store.commit(workspace, interrupted(workspace))
 
     # ------------------------------------------------------------ calls
 
@@ -170,9 +225,7 @@ class Supervisor:
         """Let the Hub's next start of a paused server be a fresh one; the caller starts it at once."""
         check(self._store.read(key), Call.FRESH)
         self._store.ask(key, Intent.FRESH)
-        watch = asyncio.ensure_future(self._forget_fresh(key))
-        self._afters.add(watch)
-        watch.add_done_callback(self._afters.discard)
+        self._follow(key, self._forget_fresh(key))
 
     async def _forget_fresh(self, key: Key) -> None:
         """A start that the Hub refused before it began (a limit, a hook) must not make a later one a fresh one."""
@@ -202,24 +255,27 @@ class Supervisor:
         return self._store.read(key)
 
     def kick(self) -> None:
-        """Scan in the background; a scan under way is joined."""
-        if self._scan is None or self._scan.done():
-            self._scan = asyncio.ensure_future(self.scan())
+        """Drive every open workspace that nobody drives, let go what retention no longer holds, compare the rest with the records.
 
-    async def scan(self) -> None:
-        """Drive every open workspace that nobody drives, and let go what retention no longer holds."""
-        await asyncio.gather(*(self._look_after(workspace) for workspace in list(self._store.all())))
-        if self.reconcile is not None:
-            try:
-                await self.reconcile()
-            except LifecycleError as error:
-                self._log.warning("What is in the cluster could not be compared with the records, the next kick tries again: %s", error)
+        Nothing is waited for: one server that waits for room, or one deletion that is stuck, must not keep the others from being looked
+        after. A comparison under way is joined.
+        """
+        busy = set(self._afters.values())
+        for workspace in list(self._store.all()):
+            if workspace.phase in STEPS:
+                self.drive(workspace.key)
+            elif workspace.key not in busy:
+                self._follow(workspace.key, self._after(workspace.key))
+        if self.reconcile is not None and (self._comparison is None or self._comparison.done()):
+            self._comparison = asyncio.ensure_future(self._compare(self.reconcile))
 
-    async def _look_after(self, workspace: Workspace) -> None:
-        if workspace.phase in STEPS:
-            await self.join(workspace.key)
-        else:
-            await self._after(workspace.key)
+    async def _compare(self, reconcile: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await reconcile()
+        except LifecycleError as error:
+            self._log.warning("What is in the cluster could not be compared with the records, the next kick tries again: %s", error)
+        except Exception:  # noqa: BLE001 - as for a drive
+            self._log.exception("What is in the cluster could not be compared with the records")
 
     def _server(self, workspace: Workspace) -> Server:
         return Server(workspace.key, workspace.owner)

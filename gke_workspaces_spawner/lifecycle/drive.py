@@ -94,12 +94,14 @@ async def retain(ports: Ports, key: Key) -> tuple[str, ...]:
         workspace = ports.store.read(key)
         if retention.paused_state_expired(workspace, ports.clock.time()):
             ports.store.commit(workspace, resuming.begin_discard(workspace, ports.clock.time(), "expired"))
+            gone = None
         else:
             now, limits = ports.clock.time(), ports.limits
             gone = retention.may_go(workspace, now, limits.keep_last, limits.release_after)
             if gone and not await ports.engine.settled(server_of(workspace)):
                 gone = retention.expired(gone, now)
-            return await _delete_kept(ports, workspace, gone)
+    if gone is not None:
+        return await _delete_kept(ports, key, gone)
     await drive(ports, key)
     left = {s.id for s in ports.store.read(key).shelf}
     return tuple(s.id for s in workspace.shelf if s.id not in left)
@@ -116,7 +118,7 @@ async def discard_kept(ports: Ports, key: Key, pause_id: str) -> tuple[str, ...]
         kept = tuple(s for s in workspace.shelf if s.pause_id == pause_id)
         if not kept:
             raise Conflict("wrong_pause")
-        return await _delete_kept(ports, workspace, kept)
+    return await _delete_kept(ports, key, kept)
 
 
 async def purge(ports: Ports, key: Key) -> None:
@@ -138,10 +140,13 @@ async def purge(ports: Ports, key: Key) -> None:
         ports.store.commit(workspace, Move(Phase.RUNNING, shelf=(), intent=Intent.NONE, ends_pause=True))
 
 
-async def _delete_kept(ports: Ports, workspace: Workspace, snapshots: tuple[SnapshotRef, ...]) -> tuple[str, ...]:
+async def _delete_kept(ports: Ports, key: Key, snapshots: tuple[SnapshotRef, ...]) -> tuple[str, ...]:
+    """Outside of the lock: a deletion may be stuck for minutes, and no pause is to wait for that of a snapshot that nobody needs."""
     for snapshot in snapshots:
         await ports.engine.delete(snapshot.id)
-        workspace = ports.store.commit(workspace, Move(workspace.phase, shelf=without(workspace.shelf, snapshot.id)))
+        async with ports.store.exclusive(key):
+            now = ports.store.read(key)
+            ports.store.commit(now, Move(now.phase, shelf=without(now.shelf, snapshot.id)))
     return tuple(s.id for s in snapshots)
 
 

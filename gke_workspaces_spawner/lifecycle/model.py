@@ -138,7 +138,8 @@ class Pause:
     facts: Mapping[str, Json] | None = None
     """What the extension said before the pause: names of notebooks, kernels, terminals, what will not come back."""
     frozen_by: str | None = None
-    """``guest``: the server extension holds the user's processes (the engine does not), and has to say so again before a removal."""
+    """What keeps the user's processes still, where the engine does not: ``guest``, the server extension, which has to say so again before
+    a removal; ``save``, which ends them."""
     deadline: float | None = None
     """Wall clock by which the save has to be durable; ``None``: ``Limits.pause`` after the attempt began."""
 

@@ -16,12 +16,9 @@ from .phases import Call, Intent, Phase
 from .ports import Absent, Estimate, Failed, Freeze, Nothing, Observation, Ports, Prepared, Saved, SaveRequest, Saving
 from .reasons import Broken, Conflict, LifecycleError, Refused, TryLater, table
 from .receipt import claims
-from .steps import cancelled, explained, must_do, of_another_life, pause_of, server_of, without
+from .steps import GUEST, SAVE, cancelled, explained, must_do, of_another_life, pause_of, server_of, without
 
 log = logging.getLogger(__name__)
-
-GUEST = "guest"
-"""Value of ``Pause.frozen_by``."""
 
 
 def snapshot_id_of(pause_id: str) -> str:
@@ -71,6 +68,7 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
         pause = replace(pause, deadline=_begun(workspace) + estimate.seconds_limit)
     await ports.hub.unroute(workspace.key)
     answer = await _prepare(ports, replace(workspace, pause=pause), estimate)
+    pause = replace(pause, frozen_by=SAVE if not ports.engine.abilities.freezes and estimate.freeze == Freeze.NONE else None)
     if isinstance(answer, Absent):
         if not ports.engine.abilities.freezes and estimate.freeze == Freeze.NEEDED:
             return await give_up(ports, workspace, "guest_absent")
@@ -82,7 +80,9 @@ async def preparing(ports: Ports, workspace: Workspace) -> Move | None:
         identity: Identity = decode(Identity, encode(answer.identity), "identity")
     except Broken as error:
         return await give_up(ports, workspace, "guest_refused", error.detail)
-    pause = replace(pause, identity=identity, frozen_by=GUEST if answer.frozen else None, facts=claims({**answer.facts, **facts}))
+    pause = replace(
+        pause, identity=identity, frozen_by=GUEST if answer.frozen else pause.frozen_by, facts=claims({**answer.facts, **facts})
+    )
     return Move(Phase.CHECKPOINTING, pause=pause)
 
 
@@ -130,11 +130,17 @@ async def checkpointing(ports: Ports, workspace: Workspace) -> Move | None:
             return _saved(ports, workspace, observation)
         if isinstance(observation, Failed):
             return await give_up(ports, workspace, observation.reason, observation.detail)
-        if ports.clock.time() > deadline:
+        if ports.clock.time() > deadline and not await _may_still_be_stored(ports, workspace, deadline):
             return await give_up(ports, workspace, "save_timeout")
         if isinstance(observation, Saving):
             ports.store.note_progress(workspace.key, observation.fraction)
         await ports.clock.sleep(ports.limits.poll)
+
+
+async def _may_still_be_stored(ports: Ports, workspace: Workspace, deadline: float) -> bool:
+    """A server that ended with its save is nothing to go back to: what is being stored of it gets as long again before it is lost."""
+    ended = pause_of(workspace).frozen_by == SAVE and not await ports.engine.alive(server_of(workspace))
+    return ended and ports.clock.time() <= deadline + (deadline - _begun(workspace))
 
 
 async def saved(ports: Ports, workspace: Workspace) -> Move | None:
@@ -175,11 +181,17 @@ async def _stands_still(ports: Ports, workspace: Workspace) -> bool:
         return False
     if pause.frozen_by != GUEST or not await ports.engine.alive(server):
         return True
-    try:
-        return await ports.guest.frozen(workspace.key, pause.id, seconds)
-    except Refused as error:
-        log.warning("The server extension of %s does not say that it holds the server: %s", workspace.key, error)
-        return False
+    end = ports.clock.time() + ports.limits.prepare
+    while True:
+        try:
+            return await ports.guest.frozen(workspace.key, pause.id, seconds)
+        except Refused as error:
+            if error.code != "guest_unreachable" or ports.clock.time() >= end:
+                log.warning("The server extension of %s does not say that it holds the server: %s", workspace.key, error)
+                return False
+        await ports.clock.sleep(ports.limits.poll)
+        if not await ports.engine.alive(server):  # it ended while it stood still
+            return True
 
 
 def _deadline(ports: Ports, workspace: Workspace) -> float:
@@ -198,22 +210,27 @@ def _begun(workspace: Workspace) -> float:
 async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "") -> Move | None:
     """The server goes on as if nothing had happened; where it is gone, what was saved of it is kept.
 
-    The order matters: let it go on, see it alive, and only then throw the snapshot away.
+    The order matters: let it go on, see it alive, let clients in, and only then throw the snapshot away, which may take minutes.
     """
     pause, server = pause_of(workspace), server_of(workspace)
     await ports.engine.thaw(server, pause.id)
     if not await ports.engine.alive(server):
         return await _server_gone(ports, workspace, code, detail)
     try:
-        await ports.guest.thaw(workspace.key, pause.id)  # before the deletion, which may take minutes
+        await ports.guest.thaw(workspace.key, pause.id)
     except LifecycleError as error:  # what prepare closed and stopped is a lease that ends by itself
         log.warning("Could not tell the server extension of %s that its pause is off: %s", workspace.key, error)
+    await _let_clients_in(ports, workspace)
     shelf = await _throw_away(ports, workspace)
+    await _let_clients_in(ports, workspace)  # once more: the Hub itself takes away routes of what it calls pending
+    return Move(Phase.RUNNING, pause=explained(replace(pause, attempt=None), code, detail), shelf=shelf, intent=Intent.NONE)
+
+
+async def _let_clients_in(ports: Ports, workspace: Workspace) -> None:
     try:
         await ports.hub.route(workspace.key)
     except Conflict as error:  # whoever took the server's row from the Hub meanwhile decides what becomes of it
         log.error("The server of %s goes on, but the Hub does not know it any more: %s", workspace.key, error)
-    return Move(Phase.RUNNING, pause=explained(replace(pause, attempt=None), code, detail), shelf=shelf, intent=Intent.NONE)
 
 
 async def _server_gone(ports: Ports, workspace: Workspace, code: str, detail: str) -> Move:

@@ -259,14 +259,27 @@ CALLS: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
 )
 """Call -> phase -> answer. No cell is missing."""
 
+ENDED_BY_SAVE: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
+    {Call.CANCEL: MappingProxyType(dict.fromkeys((Phase.CHECKPOINTING, Phase.SAVED), _no("too_late_to_cancel")))}
+)
+"""The cells that are other ones where the save itself ends the server: from its begin on there is no server to go back to."""
+
+
+def answer_of(call: Call, phase: Phase, *, ended_by_save: bool = False) -> Answer:
+    """How the call is answered in that phase."""
+    return (ENDED_BY_SAVE.get(call, {}).get(phase) if ended_by_save else None) or CALLS[call][phase]
+
 
 def calls_markdown() -> str:
-    """The table for the docs: a row per phase, a column per call."""
+    """The table for the docs: a row per phase, a column per call; and what is answered otherwise where the save ends the server."""
     lines = ["| phase | " + " | ".join(call.value for call in Call) + " |", "|---" * (len(Call) + 1) + "|"]
     for phase in Phase:
-        cells = []
-        for call in Call:
-            answer = CALLS[call][phase]
-            cells.append(f"no: `{answer.reason}`" if answer.outcome is Outcome.REFUSE else f"**{answer.outcome.value}**: {answer.note}")
+        cells = [_cell(CALLS[call][phase]) for call in Call]
         lines.append(f"| {phase.value} | " + " | ".join(cells) + " |")
+    lines += ["", 'Where the save itself ends the server (`post_checkpoint = "stop"` on GKE), other answers are given to:', ""]
+    lines += [f"- {call.value} in {phase.value}: {_cell(cell)}" for call, row in ENDED_BY_SAVE.items() for phase, cell in row.items()]
     return "\n".join(lines) + "\n"
+
+
+def _cell(answer: Answer) -> str:
+    return f"no: `{answer.reason}`" if answer.outcome is Outcome.REFUSE else f"**{answer.outcome.value}**: {answer.note}"

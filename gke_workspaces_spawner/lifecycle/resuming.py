@@ -150,7 +150,7 @@ async def restoring(ports: Ports, workspace: Workspace) -> Move | None:
     if pause.reason:
         await remove(ports, workspace)
         return await _paused_again(ports, workspace, pause.reason, pause.detail)
-    proved = pause.attempt is not None and pause.attempt.proof == PROVED
+    proved = _proved(workspace)
     if of_another_life(ports, pause) and not (proved and await _still_the_restored(ports, workspace)):
         return await give_up(ports, workspace, "hub_restarted")
     if proved:
@@ -182,12 +182,15 @@ async def deleting(ports: Ports, workspace: Workspace) -> Move | None:
 
 
 async def give_up(ports: Ports, workspace: Workspace, code: str, detail: str = "") -> Move | None:
-    """Back to paused. What may have been started is first marked as given up, so that a kill cannot start it again."""
+    """Back to paused. What may have been started is first marked as given up, so that a kill cannot start it again.
+
+    A server that has proved itself is not given up for an outage: its user may work in it already.
+    """
     if workspace.phase is Phase.WAITING:
         if ports.engine.abilities.reserves:
             await remove(ports, workspace)
         return await _paused_again(ports, workspace, code, detail)
-    if pause_of(workspace).reason:
+    if pause_of(workspace).reason or (code == "cluster_unreachable" and _proved(workspace)):
         return None
     return Move(Phase.RESTORING, pause=explained(pause_of(workspace), code, detail))
 
@@ -269,6 +272,11 @@ async def _ask_guest(ports: Ports, workspace: Workspace, deadline: float) -> Res
         if error.code == "guest_unreachable":
             raise TryLater("restore_timeout", error.detail) from error
         raise
+
+
+def _proved(workspace: Workspace) -> bool:
+    attempt = pause_of(workspace).attempt
+    return attempt is not None and attempt.proof == PROVED
 
 
 async def _still_the_restored(ports: Ports, workspace: Workspace) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from .model import Pause, SnapshotRef, SnapshotState, Workspace
-from .phases import CALLS, Answer, Call, Intent, Outcome, Phase
+from .phases import Answer, Call, Intent, Outcome, Phase, answer_of
 from .ports import Ports, Server
 from .reasons import Broken, Conflict, Refused
 
@@ -18,9 +18,18 @@ DETAIL_LIMIT = 500
 """Characters of a detail that the record keeps."""
 
 
+GUEST, SAVE = "guest", "save"
+"""Values of ``Pause.frozen_by``."""
+
+
+def answered(workspace: Workspace, call: Call) -> Answer:
+    """The table's answer to a call, also where it says no."""
+    return answer_of(call, workspace.phase, ended_by_save=workspace.pause is not None and workspace.pause.frozen_by == SAVE)
+
+
 def check(workspace: Workspace, call: Call) -> Answer:
     """The table's answer to a call; raises :class:`Conflict` with the reason where it says no."""
-    answer = CALLS[call][workspace.phase]
+    answer = answered(workspace, call)
     if answer.outcome is Outcome.REFUSE:
         raise Conflict(answer.reason, f"{call.value} in {workspace.phase.value}")
     return answer

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .model import Json, Workspace
-from .phases import CALLS, Answer, Call, Intent, Outcome, Phase
+from .phases import Answer, Call, Intent, Outcome, Phase
 from .reasons import reason
-from .steps import check
+from .steps import answered, check
 
 ONLY_FRESH = frozenset({"snapshot_gone", "snapshot_changed", "token_revoked"})
 """Reasons after which a resume cannot work any more."""
@@ -45,7 +45,7 @@ def actions(workspace: Workspace) -> tuple[str, ...]:
     """What a person can do now. In ``running`` the Hub knows whether the server is up; this speaks of one that is."""
     offered = []
     for name, call in _OFFERS:
-        answer = CALLS[call][workspace.phase]
+        answer = answered(workspace, call)
         if answer.outcome not in (Outcome.DO, Outcome.REMEMBER):
             continue
         if name == "resume" and not _may_resume(workspace):

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import hmac
 import logging
-from collections.abc import Coroutine, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,8 +37,9 @@ from ..lifecycle.model import Json
 from ..lifecycle.phases import OPEN, RESUME_UNDER_WAY, Phase
 from ..lifecycle.ports import Limits
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater, reason
+from .background import in_background
 from .reconcile import reconcile
-from .reflectors import SteadyEvents, SteadyPods
+from .reflectors import SteadyWatches
 from .start_checks import check_pods, unknown_settings
 
 log = logging.getLogger("gke_workspaces_spawner.gke")
@@ -56,7 +57,7 @@ CRASH_LOOK = 1.0
 _launching: contextvars.ContextVar[bool] = contextvars.ContextVar("launching", default=False)
 
 
-class GKEWorkspaceSpawner(PausableMixin, KubeSpawner):  # type: ignore[misc]  # KubeSpawner is untyped
+class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: ignore[misc]  # KubeSpawner is untyped
     """KubeSpawner with servers that can be paused and resumed with their memory on GKE."""
 
     pausable = Bool(
@@ -132,11 +133,11 @@ class GKEWorkspaceSpawner(PausableMixin, KubeSpawner):  # type: ignore[misc]  # 
         engine = GKEEngine(Cluster(spawner.api.api_client), spawner.engine_settings(), hub_key, WallClock(), log)
 
         def dropped(lineage: str) -> None:
-            _in_background(_forget(engine, lineage))
+            in_background(_forget(engine, lineage))
 
         workspaces = Workspaces(settings, engine, lambda store: SealedTokens(store, cookie_secret, dropped), spawner.workspace_limits())
         workspaces.supervisor.reconcile = functools.partial(reconcile, workspaces, engine)
-        _in_background(cls._check_configuration(spawner, engine))
+        in_background(cls._check_configuration(spawner, engine))
         return workspaces
 
     @classmethod
@@ -379,50 +380,19 @@ class GKEWorkspaceSpawner(PausableMixin, KubeSpawner):  # type: ignore[misc]  # 
             workspaces.store.update_extra(key, **{BLOCKERS: None})
 
     async def poll(self) -> int | None:
-        if self.workspace.phase in OPEN:
-            return await PausableMixin.poll(self)
-        code: int | None = await KubeSpawner.poll(self)
-        if code is None or self._is_plain:
-            return code
+        if self.workspace.phase not in OPEN:
+            code: int | None = await KubeSpawner.poll(self)
+            if code is None or self._is_plain:
+                return code
         try:
             return await PausableMixin.poll(self)
         except TryLater:
-            return None  # the watch says that it ended, and the API server is away: not known to have ended
+            return None  # the API server is away: not known to have ended, and what raises is stopped by the Hub at its start
 
     async def delete_forever(self) -> None:
         if self.workspaces.store.extra(self.workspace_key) or self.workspace.phase in OPEN or self.workspace.shelf:
             await PausableMixin.delete_forever(self)
         await KubeSpawner.delete_forever(self)
-
-    # ------------------------------------------------------------ watches that do not give up
-
-    async def _start_watching_events(self, replace: bool = False) -> Any:
-        return await self._start_reflector(
-            kind="events",
-            reflector_class=SteadyEvents,
-            fields={"involvedObject.kind": "Pod"},
-            omit_namespace=self.enable_user_namespaces,
-            replace=replace,
-        )
-
-    async def _start_watching_pods(self, replace: bool = False) -> Any:
-        return await self._start_reflector(
-            kind="pods",
-            reflector_class=SteadyPods,
-            labels={"component": self.component_label},
-            omit_namespace=self.enable_user_namespaces,
-            replace=replace,
-        )
-
-
-_background: set[asyncio.Task[None]] = set()
-
-
-def _in_background(work: Coroutine[Any, Any, None]) -> None:
-    """A task that nobody waits for, kept until it has ended."""
-    task = asyncio.ensure_future(work)
-    _background.add(task)
-    task.add_done_callback(_background.discard)
 
 
 async def _forget(engine: GKEEngine, lineage: str) -> None:

@@ -58,3 +58,29 @@ class SteadyEvents(_Steady, EventReflector):  # type: ignore[misc]
     """What is said of pods."""
 
     watched = EVENT
+
+
+class SteadyWatches:
+    """Mixed in before KubeSpawner: its servers are watched by what does not give up."""
+
+    enable_user_namespaces: Any
+    component_label: Any
+    _start_reflector: Any
+
+    async def _start_watching_events(self, replace: bool = False) -> Any:
+        return await self._start_reflector(
+            kind="events",
+            reflector_class=SteadyEvents,
+            fields={"involvedObject.kind": "Pod"},
+            omit_namespace=self.enable_user_namespaces,
+            replace=replace,
+        )
+
+    async def _start_watching_pods(self, replace: bool = False) -> Any:
+        return await self._start_reflector(
+            kind="pods",
+            reflector_class=SteadyPods,
+            labels={"component": self.component_label},
+            omit_namespace=self.enable_user_namespaces,
+            replace=replace,
+        )

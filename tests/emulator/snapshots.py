@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import json
 import re
-import shutil
-import uuid
 from pathlib import Path
-from typing import Any
 
 from .agent import NodeAgent
 from .api import Api, Informer, Keyed, Object, condition, key_of
 from .faults import Faults
 from .kubelet import PodWorker
-from .matching import Made, NodeFacts, group_of, policy_for, spec_hash
-from .nodes import now
-from .restores import MAKING, Restores, split_path
+from .matching import NodeFacts, group_of, policy_for
+from .restores import Restores, split_path
+from .saves import FINALIZER, GROUP, ORIGIN_POD, Plan, Save, SaveFailed, Tools, in_conditions
 from .storage import ObjectStorage, StorageError
 
-GROUP = "podsnapshot.gke.io"
-FINALIZER = f"{GROUP}/podsnapshot-finalizer"
-TRIGGERED_BY = "gke-pod-snapshot-triggered-by"
 TARGET_NODE = f"{GROUP}/targetNode"
-ORIGIN_POD = f"{GROUP}/origin-pod"
-ORIGIN_NODE = f"{GROUP}/origin-node"
-EVENT = "GKEPodSnapshotting"
 UNITS = {"y": 365 * 86400, "mo": 30 * 86400, "d": 86400, "h": 3600, "min": 60}
 LOOK_SECONDS = 2.0
 """How often policies that are not ready and the age of snapshots are looked at."""
@@ -37,25 +27,9 @@ REWRITES = 8
 """How often a snapshot that is deleted is rewritten before its files are gone."""
 
 
-class SaveFailed(Exception):
-    """A checkpoint did not come to be; ``reason`` is the conditions'."""
-
-    def __init__(self, reason: str, message: str, *, tell_trigger: bool = True) -> None:
-        self.reason = reason
-        self.tell_trigger = tell_trigger
-        super().__init__(message)
-
-
 def duration(text: str) -> int:
     """Seconds of a ``lastAccessTimeout``."""
     return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)(y|mo|d|h|min)", text))
-
-
-def in_conditions(item: Object, kind: str, status: str, reason: str, message: str = "") -> Object:
-    """A merge patch of the status that sets one condition and keeps the others."""
-    others = [one for one in (item.get("status") or {}).get("conditions") or () if one["type"] != kind]
-    new = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
-    return {"status": {"conditions": [*others, new], "observedGeneration": item["metadata"].get("generation", 1)}}
 
 
 class Snapshots:
@@ -174,21 +148,22 @@ class Snapshots:
     async def _save(self, trigger: Object, worker: PodWorker | None) -> None:
         namespace, name = key_of(trigger)
         try:
-            policy = self._policy_that_allows(trigger, worker)
+            plan = self._plan(trigger, worker)
         except SaveFailed as error:
             await self._tell_trigger(trigger, "False", error.reason, str(error))
             return
-        assert worker is not None
+        worker = plan.worker
         worker.saving = True
         try:
             label = {"metadata": {"labels": {TARGET_NODE: worker.node}}}
             await self._agent.insist(lambda: self._api.patch("PodSnapshotManualTrigger", namespace, name, label))
-            await _Save(self, trigger, worker, policy).run()
+            tools = Tools(self._api, self._agent, self._faults, self._storage, self._restores.made, self._folder)
+            await Save(tools, plan, self._tell_trigger, self._keep_newest).run()
         finally:
             worker.saving = False
 
-    def _policy_that_allows(self, trigger: Object, worker: PodWorker | None) -> Object:
-        """The policy under which it is saved. Raises SaveFailed with what is missing."""
+    def _plan(self, trigger: Object, worker: PodWorker | None) -> Plan:
+        """What is saved, under which policy, and where it goes. Raises SaveFailed with what is missing."""
         namespace, target = trigger["metadata"]["namespace"], trigger["spec"]["targetPod"]
         if worker is None or not worker.running:
             raise SaveFailed("Failed", f"pod {namespace}/{target} is not running")
@@ -201,13 +176,17 @@ class Snapshots:
             raise SaveFailed("Failed", f"no PodSnapshotPolicy with a manual trigger selects pod {namespace}/{target}")
         if condition(policy, "Ready").get("status") != "True":
             raise SaveFailed("Failed", f"PodSnapshotPolicy {policy['metadata']['name']} is not ready")
-        if group_of(policy, worker.pod) is None:
+        config = self._configs.items.get(("", policy["spec"]["storageConfigName"]))
+        if config is None:
+            raise SaveFailed("Failed", f"storage config {policy['spec']['storageConfigName']} does not exist")
+        group = group_of(policy, worker.pod)
+        if group is None:
             raise SaveFailed("Failed", f"pod {namespace}/{target} lacks a grouping label of its policy")
         if NodeFacts.of(node).series == "e2" and policy["spec"].get("snapshotScope") != "rootfs-only":
             raise SaveFailed("Failed", "machine series e2 does not support whole-pod snapshots")
         if worker.saving:
             raise SaveFailed("Failed", f"pod {namespace}/{target} is being checkpointed already")
-        return policy
+        return Plan(trigger, worker, policy, group, NodeFacts.of(node), *_place(config))
 
     async def _tell_trigger(self, trigger: Object, status: str, reason: str, message: str, snapshot: str | None = None) -> None:
         namespace, name = key_of(trigger)
@@ -219,7 +198,7 @@ class Snapshots:
 
     # ------------------------------------------------------------ retention and deletion
 
-    async def keep_newest(self, namespace: str, policy: Object, group: dict[str, str], new: Object) -> None:
+    async def _keep_newest(self, namespace: str, policy: Object, group: dict[str, str], new: Object) -> None:
         """Delete the oldest Ready snapshots of the group beyond the policy's number; ``new`` has just become one."""
         rules = ((policy["spec"].get("snapshotGroupingRules") or {}).get("groupByLabelValue") or {}).get("groupRetentionPolicy") or {}
         number = rules.get("maxSnapshotCountPerGroup", 0)
@@ -290,141 +269,3 @@ def _place(config: Object) -> tuple[str, str]:
     gcs = config["spec"]["snapshotStorageConfig"]["gcs"]
     path = (gcs.get("path") or "").strip("/")
     return gcs["bucket"], f"{path}/" if path else ""
-
-
-class _Save:
-    """One checkpoint from its trigger to a PodSnapshot that is Ready, or to a failure."""
-
-    def __init__(self, owner: Snapshots, trigger: Object, worker: PodWorker, policy: Object) -> None:
-        self._owner = owner
-        self._agent: NodeAgent = owner._agent
-        self._api: Api = owner._api
-        self._faults: Faults = owner._faults
-        self._trigger = trigger
-        self._worker = worker
-        self._policy = policy
-        self._group = group_of(policy, worker.pod) or {}
-        self._instance: Any = worker.instance
-        self._name = str(uuid.uuid4())
-        self._item: Object = {}
-        config = owner._configs.items[("", policy["spec"]["storageConfigName"])]
-        self._bucket, prefix = _place(config)
-        self._prefix = f"{prefix}{self._name}"
-
-    async def run(self) -> None:
-        worker, trigger = self._worker, self._trigger
-        await self._create()
-        folder = self._owner._folder / self._name
-        folder.mkdir(mode=0o700, parents=True)
-        try:
-            try:
-                await self._unless_it_ends(self._checkpoint(folder))
-            except SaveFailed as error:
-                await self._instance.go_on("error")
-                worker.tell(EVENT, f"Failed to checkpoint the pod: {error}", "Warning")
-                await self._condition("Checkpoint", "False", error.reason, str(error))
-                await self._condition("Ready", "False", error.reason, str(error))
-                if error.tell_trigger:
-                    await self._owner._tell_trigger(trigger, "False", error.reason, str(error))
-                return
-            await self._condition("Checkpoint", "True", "Succeeded")
-            if self._policy["spec"]["triggerConfig"].get("postCheckpoint", "resume") == "stop":
-                self._agent.background(self._stop())
-            else:
-                await self._instance.go_on("resume")
-            await self._owner._tell_trigger(trigger, "True", "Complete", "checkpoint completed successfully", self._name)
-            await self._store(folder)
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-    async def _create(self) -> None:
-        worker, meta = self._worker, self._trigger["metadata"]
-        manifest = {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": "PodSnapshot",
-            "metadata": {
-                "name": self._name,
-                "namespace": meta["namespace"],
-                "labels": {TRIGGERED_BY: meta["name"][:63], **self._group},
-                "annotations": {ORIGIN_POD: worker.name, ORIGIN_NODE: worker.node},
-                "finalizers": [FINALIZER],
-            },
-            "spec": {"policyName": self._policy["metadata"]["name"]},
-        }
-        self._item = await self._agent.insist(lambda: self._api.create(manifest)) or manifest
-        node = self._owner._nodes.items[("", worker.node)]
-        scope = self._policy["spec"].get("snapshotScope", "whole-pod")
-        at = datetime.datetime.now(datetime.timezone.utc).timestamp()
-        self._owner._restores.made[self._name] = Made(spec_hash(worker.pod), NodeFacts.of(node), self._group, scope, at)
-        await self._condition("Ready", "False", "AwaitingCheckpoint")
-        worker.tell(EVENT, f"Checkpointing the pod into PodSnapshot {meta['namespace']}/{self._name}")
-
-    async def _checkpoint(self, folder: Path) -> None:
-        """Freeze and write. Raises SaveFailed."""
-        pod, node = self._worker.name, self._worker.node
-        await self._instance.freeze()
-        if self._faults.take("evict-while-saving", pod, node) is not None:
-            await self._agent.insist(lambda: self._api.delete("Pod", self._worker.namespace, pod, uid=self._worker.uid))
-        hang = self._faults.look("checkpoint-hangs", pod, node)
-        if hang is not None:
-            await self._faults.while_on("checkpoint-hangs", pod, node, hang.seconds(float("inf")))
-        fails = self._faults.take("checkpoint-fails", pod, node)
-        if fails is not None:
-            message = fails.get("message", "checkpoint_failed:_exit_status_128").replace("_", " ")
-            raise SaveFailed(fails.get("reason", "Failed"), message, tell_trigger=fails.get("trigger") != "no")
-        try:
-            await self._instance.checkpoint(folder)
-        except OSError as error:
-            raise SaveFailed("Failed", f"checkpoint failed: {error}") from error
-        made = self._owner._restores.made[self._name]
-        (folder / MAKING).write_text(json.dumps(made.to_json()), encoding="utf-8")
-
-    async def _unless_it_ends(self, work: Any) -> None:
-        """Do it, unless the pod ends meanwhile. Raises SaveFailed."""
-        task, end = asyncio.ensure_future(work), asyncio.ensure_future(self._instance.ended())
-        try:
-            await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise SaveFailed("Failed", "the pod ended while it was checkpointed")
-            task.result()
-        finally:
-            for one in (task, end):
-                one.cancel()
-            await asyncio.gather(task, end, return_exceptions=True)
-
-    async def _stop(self) -> None:
-        await self._faults.while_on("stop-never-finished", self._worker.name, self._worker.node)
-        await self._worker.stop_after_checkpoint()
-
-    async def _store(self, folder: Path) -> None:
-        """Upload, then Ready; one transfer at a time."""
-        pod, node = self._worker.name, self._worker.node
-        slow = self._faults.look("upload-slow", pod, node)
-        if slow is not None:
-            await self._faults.while_on("upload-slow", pod, node, slow.seconds(5))
-        fails = self._faults.take("upload-fails", pod, node)
-        try:
-            if fails is not None:
-                raise SaveFailed(fails.get("reason", "Failed"), "upload to Cloud Storage failed: 403")
-            await self._owner._storage.upload(self._bucket, self._prefix, folder)
-        except (SaveFailed, StorageError) as error:
-            reason = error.reason if isinstance(error, SaveFailed) else "Failed"
-            self._worker.tell(EVENT, f"Failed to store the checkpoint: {error}", "Warning")
-            await self._condition("StorageReplicated", "False", reason, str(error))
-            await self._condition("Ready", "False", reason, str(error))
-            return
-        path = {"status": {"storageStatus": {"gcs": {"observedGCSPath": f"gs://{self._bucket}/{self._prefix}"}}}}
-        namespace = self._worker.namespace
-        if await self._agent.insist(lambda: self._api.patch("PodSnapshot", namespace, self._name, path, subresource="status")) is None:
-            await self._owner._storage.remove(self._bucket, f"{self._prefix}/")  # deleted meanwhile
-            return
-        await self._condition("StorageReplicated", "True", "Succeeded")
-        await self._condition("Ready", "True", "AllSnapshotsAvailable")
-        self._worker.tell(EVENT, f"Successfully created PodSnapshot {namespace}/{self._name}")
-        await self._owner.keep_newest(namespace, self._policy, self._group, self._item)
-
-    async def _condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
-        body = in_conditions(self._item, kind, status, reason, message)
-        namespace = self._worker.namespace
-        found = await self._agent.insist(lambda: self._api.patch("PodSnapshot", namespace, self._name, body, subresource="status"))
-        self._item = found or self._item

@@ -186,6 +186,46 @@ async def test_under_stop_the_save_ends_the_pod_and_the_server_comes_back(
     assert (now["boot_id"], now["count"]) == (before["boot_id"], before["count"] + 1)
 
 
+async def test_under_stop_a_pause_is_not_cancelled_once_its_save_has_begun(
+    make_hub: Callable[..., Awaitable[EmulatedHub]], admin: Api, faults: Switch
+) -> None:
+    hub = await make_hub(GKEWorkspaceSpawner__post_checkpoint="stop")
+    ann = Person(hub, "ann", admin)
+    before = await ann.started()
+    await faults(upload_slow="seconds=4")
+    asked = await ann.ask_pause()
+    seen = await ann.in_phase("checkpointing")
+    assert "cancel" not in seen["actions"]
+    path = f"/users/ann/server/pause/{asked['pause']['id']}"
+    assert await ann.status("POST", f"{path}/cancel") == 409
+    assert await ann.status("POST", f"{path}/cancel-ticket", {"ticket": asked["cancel"]["ticket"]}) == 409
+    assert (await ann.at_rest())["phase"] == "paused"
+    assert (await ann.resume())["phase"] == "running"
+    await ann.ready()
+    assert (await ann.count())["boot_id"] == before["boot_id"]
+
+
+async def test_a_snapshot_that_somebody_deletes_in_the_middle_of_its_save_costs_nothing(
+    hub: EmulatedHub, admin: Api, faults: Switch
+) -> None:
+    ann = Person(hub, "ann", admin)
+    before = await ann.started()
+    await faults(checkpoint_hangs="seconds=3")
+    await ann.ask_pause()
+
+    async def begun() -> list[Any]:
+        return await admin.list("PodSnapshot", NAMESPACE)
+
+    (snapshot,) = await eventually("a PodSnapshot", begun)
+    await admin.delete("PodSnapshot", NAMESPACE, snapshot["metadata"]["name"])
+    after = await ann.at_rest(60)
+    assert (after["phase"], after["reason"]) == ("running", "save_failed")
+    assert (await ann.answers())["boot_id"] == before["boot_id"]
+    await faults(checkpoint_hangs=None)
+    assert (await ann.pause())["phase"] == "paused"
+    assert (await ann.resume())["phase"] == "running"
+
+
 @pytest.mark.parametrize("phase", ["preparing", "checkpointing", "saved", "stopping", "restoring"])
 async def test_a_hub_killed_in_the_middle_ends_in_running_or_paused(hub: EmulatedHub, admin: Api, faults: Switch, phase: str) -> None:
     ann = Person(hub, "ann", admin)

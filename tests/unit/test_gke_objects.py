@@ -112,6 +112,17 @@ def test_a_restore_is_the_saved_pod_with_the_snapshots_name(engine: GKEEngine):
     assert spec["pod"]["spec"]["containers"] == POD["spec"]["containers"]
 
 
+def test_a_restore_has_todays_labels_since_network_policies_grant_by_them_and_its_own_lineage_and_policy(engine: GKEEngine):
+    ours = {"gke-workspaces/lineage": "0" * 32, "gke-workspaces/policy": "resume"}
+    before = {**POD, "metadata": {**POD["metadata"], "labels": {**ours, "component": "old", "network-access-db": "true"}}}
+    today = {
+        **POD,
+        "metadata": {**POD["metadata"], "labels": {"component": "new", "gke-workspaces/policy": "stop", "gke-workspaces/x": "y"}},
+    }
+    spec = engine.launch(replace(MANIFEST, launch={**MANIFEST.launch, "pod": before}), {"pod": today})
+    assert spec["pod"]["metadata"]["labels"] == {**ours, "component": "new"}
+
+
 def test_what_today_would_not_grant_is_refused_with_its_name(engine: GKEEngine):
     today = {"metadata": POD["metadata"], "spec": {"containers": [{"name": "notebook", "image": "i:2"}]}}
     with pytest.raises(Refused, match="policy_changed") as error:

@@ -26,6 +26,7 @@ QUOTA = 'pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods
         (429, "", Unavailable, True),
         (500, "", Unavailable, True),
         (0, "no answer", Unavailable, True),
+        (401, "Unauthorized", Lacking, True),
         (403, NO_ROLE, Lacking, True),
         (403, DENIED, Forbidden, False),
         (403, QUOTA, Unavailable, True),

@@ -206,6 +206,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     ("saved", "what"),
     [
         (changed("serviceAccountName", "powerful"), "service account"),
+        (changed("serviceAccount", "powerful"), "service account"),
         (changed("volumes", [*made()["spec"]["volumes"], {"name": "gone", "persistentVolumeClaim": {"claimName": "c"}}]), "volume gone"),
         (changed("volumes", [{"name": "home", "persistentVolumeClaim": {"claimName": "claim-bob"}}]), "volume home"),
         (changed("containers.0.volumeMounts", [{"name": "home", "mountPath": "/"}]), "mount / of container notebook"),

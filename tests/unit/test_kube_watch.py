@@ -28,7 +28,9 @@ class Server(Cluster):
         self.lists = 0
         self.watched_from: list[str] = []
         self.failure: KubeError | None = None
-        self.events: asyncio.Queue[tuple[str, dict[str, Any]] | KubeError | None] = asyncio.Queue()
+        self.always: KubeError | None = None
+        """What every watch ends with at once."""
+        self.events: asyncio.Queue[tuple[str, dict[str, Any]] | Exception | None] = asyncio.Queue()
 
     def change(self, kind: str, name: str, *, told: bool = True) -> None:
         self.version += 1
@@ -48,11 +50,13 @@ class Server(Cluster):
 
     async def watch(self, *_arguments: Any, **_more: Any) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         self.watched_from.append(str(_arguments[4]))
+        if self.always is not None:
+            raise self.always
         while True:
             event = await self.events.get()
             if event is None:
                 return
-            if isinstance(event, KubeError):
+            if isinstance(event, Exception):
                 raise event
             yield event
 
@@ -130,6 +134,38 @@ async def test_a_right_that_is_missing_for_a_while_is_no_end(followed: Watch, se
         await asyncio.sleep(0.001)
     server.failure = None
     await names(followed, "a")
+
+
+@pytest.mark.parametrize("error", [KeyError("resourceVersion"), RuntimeError("a bug")], ids=repr)
+async def test_an_answer_of_another_shape_is_no_end(followed: Watch, server: Server, error: Exception):
+    """The reflectors of KubeSpawner start it once: a task that dies would leave them with a dead picture for ever."""
+    server.events.put_nowait(error)
+    server.change("ADDED", "b", told=False)
+    await names(followed, "a", "b")
+
+
+@pytest.mark.parametrize("error", [Gone(410, "too old"), Forbidden(403, "may list, may not watch")], ids=repr)
+async def test_a_server_that_lists_and_lets_nobody_watch_is_not_asked_in_a_loop(
+    server: Server, error: KubeError, monkeypatch: pytest.MonkeyPatch
+):
+    waits: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr(module, "LONGEST_DELAY", 5.0)
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    server.always = error
+    watch = Watch(server, POD, "hub", logging.getLogger(__name__))
+    watch.start()
+    while len(server.watched_from) < 12:
+        await real(0)
+    await watch.stop()
+    assert sum(waits[:11]) > 20
+    assert server.lists <= len(waits) + 1
 
 
 async def test_the_picture_is_always_the_same_dict(followed: Watch, server: Server):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gke_workspaces_spawner.lifecycle import resuming
 from gke_workspaces_spawner.lifecycle.model import Intent, Key, Move, Owner, Pause, SnapshotRef, SnapshotState, Workspace, apply
 from gke_workspaces_spawner.lifecycle.pausing import begin_pause
-from gke_workspaces_spawner.lifecycle.phases import CALLS, MOVES, Answer, Call, Outcome, Phase, calls_markdown
+from gke_workspaces_spawner.lifecycle.phases import CALLS, ENDED_BY_SAVE, MOVES, Answer, Call, Outcome, Phase, calls_markdown
 from gke_workspaces_spawner.lifecycle.reasons import Conflict, table
-from gke_workspaces_spawner.lifecycle.steps import names_pause, remembered
+from gke_workspaces_spawner.lifecycle.steps import answered, names_pause, remembered
 from gke_workspaces_spawner.lifecycle.words import actions, call_answer
 
 WANTED = """
@@ -157,10 +158,28 @@ def test_a_resume_that_cannot_work_is_not_offered(code: str) -> None:
     assert actions(workspace) == ("fresh", "discard")
 
 
+@pytest.mark.parametrize("phase", Phase)
+def test_a_save_that_ends_the_server_cannot_be_cancelled_once_it_has_begun(phase: Phase) -> None:
+    workspace = in_phase(phase)
+    if workspace.pause is None:
+        return
+    ends = replace(workspace, pause=replace(workspace.pause, frozen_by="save"))
+    if phase in (Phase.CHECKPOINTING, Phase.SAVED):
+        with pytest.raises(Conflict, match="too_late_to_cancel") as refused:
+            call_answer("cancel", ends)
+        assert table()[refused.value.code].status == 409
+        assert actions(ends) == ("resume",)
+    else:
+        assert actions(ends) == ACTIONS[phase]
+    for call in set(Call) - {Call.CANCEL}:
+        assert answered(ends, call) is answered(workspace, call)
+
+
 def test_the_docs_show_every_cell() -> None:
     text = calls_markdown()
-    lines = text.strip().splitlines()
+    lines = [line for line in text.strip().splitlines() if line.startswith("|")]
     assert len(lines) == 2 + len(Phase)
     assert all(line.count("|") == len(Call) + 2 for line in lines)
+    assert all(f"- {call.value} in {phase.value}: " in text for call, row in ENDED_BY_SAVE.items() for phase in row)
     answers: list[Answer] = [CALLS[call][phase] for call in Call for phase in Phase]
     assert all((a.reason if a.outcome is Outcome.REFUSE else a.note) in text for a in answers)

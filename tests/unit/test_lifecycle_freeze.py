@@ -9,9 +9,10 @@ import pytest
 
 from gke_workspaces_spawner.lifecycle.drive import retain
 from gke_workspaces_spawner.lifecycle.phases import Intent, Phase
-from gke_workspaces_spawner.lifecycle.ports import Failed, Freeze, Limits, Signal
+from gke_workspaces_spawner.lifecycle.ports import Failed, Freeze, Limits, Observation, Saved, Saving, Server, Signal
 from gke_workspaces_spawner.lifecycle.reasons import TryLater
-from tests.fakes.world import World
+from gke_workspaces_spawner.lifecycle.words import actions
+from tests.fakes.world import Killed, World
 
 
 @pytest.fixture
@@ -120,12 +121,52 @@ async def test_a_save_that_ends_the_server_needs_no_freeze(world: World):
     assert reason(world) is None
 
 
+@pytest.mark.parametrize("image", ["with the extension", "without it"])
+async def test_a_save_that_ends_the_server_takes_a_cancel_until_it_begins_and_none_after(world: World, image: str):
+    await world.start()
+    world.engine.freeze, world.engine.stops = Freeze.NONE, True
+    world.guest.absent = image == "without it"
+    said: dict[Phase, bool] = {}
+    world.store.observe(lambda _before, after: said.update({after.phase: "cancel" in actions(after)}))
+    assert (await world.pause()).phase is Phase.PAUSED
+    assert [said[phase] for phase in (Phase.PREPARING, Phase.CHECKPOINTING, Phase.SAVED)] == [True, False, False]
+
+
+@pytest.mark.parametrize("freezes", [True, False], ids=["by the engine", "by the extension"])
+async def test_a_save_that_the_server_survives_can_be_cancelled_until_it_is_removed(world: World, freezes: bool):
+    await world.start()
+    world.engine.abilities = replace(world.engine.abilities, freezes=freezes)
+    said: dict[Phase, bool] = {}
+    world.store.observe(lambda _before, after: said.update({after.phase: "cancel" in actions(after)}))
+    assert (await world.pause()).phase is Phase.PAUSED
+    assert [said[phase] for phase in (Phase.PREPARING, Phase.CHECKPOINTING, Phase.SAVED)] == [True, True, True]
+
+
 async def test_a_server_that_ended_with_a_save_that_failed_is_lost_and_said_to_be(world: World):
     await world.start()
     world.engine.freeze, world.engine.stops = Freeze.NONE, True
     world.engine.save_fails = Failed("save_failed", "the upload failed", False)
     assert (await world.pause()).phase is Phase.RUNNING
     assert reason(world) == "server_lost"
+
+
+@pytest.mark.parametrize(("takes", "phase"), [(1.5, Phase.PAUSED), (2.5, Phase.RUNNING)], ids=["as long again", "longer"])
+async def test_what_is_stored_slowly_of_a_server_that_ended_with_its_save_is_waited_for(takes: float, phase: Phase):
+    """There is nothing to go back to, so the time that a save may take ends nothing."""
+    world = cluster(Limits(poll=5.0))
+    await world.start()
+    world.engine.freeze, world.engine.stops = Freeze.NONE, True
+    begun, real, ended = world.clock.time(), world.engine.observe, False
+
+    async def observe(server: Server, pause_id: str) -> Observation:
+        nonlocal ended
+        seen = await real(server, pause_id)
+        ended = ended or isinstance(seen, Saved)
+        return Saving() if ended and world.clock.time() < begun + takes * world.limits.pause else seen
+
+    world.engine.observe = observe  # type: ignore[method-assign]
+    assert (await world.pause()).phase is phase
+    assert reason(world) == (None if phase is Phase.PAUSED else "server_lost")
 
 
 async def test_a_failed_save_lets_the_extension_go_before_anything_is_deleted(world: World):
@@ -136,6 +177,63 @@ async def test_a_failed_save_lets_the_extension_go_before_anything_is_deleted(wo
     with pytest.raises(KeyError):
         await world.drive()
     assert not world.guest.held
+
+
+async def test_clients_reach_a_server_that_goes_on_while_what_was_saved_is_still_being_deleted(world: World):
+    await world.start()
+    world.engine.save_fails = Failed("save_failed", "", True)
+    routed: list[bool] = []
+
+    async def stuck(_snapshot_id: str) -> None:
+        routed.append(world.key in world.hub.routes)
+        world.hub.routes.discard(world.key)  # as the Hub does with what it calls pending
+        raise TryLater("finalizer_stuck")
+
+    world.engine.delete = stuck  # type: ignore[method-assign]
+    assert (await world.pause()).phase is Phase.RUNNING
+    assert routed == [True]
+    assert world.key in world.hub.routes
+
+
+async def test_one_lost_word_of_the_extension_does_not_cost_a_save(world: World):
+    await world.start()
+    world.begin_pause()
+    world.guest.unreachable.add("frozen")
+    driving = asyncio.ensure_future(world.drive())
+    while world.phase() is not Phase.SAVED:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    world.guest.unreachable.clear()
+    assert (await driving).phase is Phase.PAUSED
+    assert reason(world) is None
+
+
+async def test_an_extension_that_stays_silent_means_that_the_freeze_may_be_broken(world: World):
+    process = await world.start()
+    world.guest.unreachable.add("frozen")
+    assert (await world.pause()).phase is Phase.RUNNING
+    assert reason(world) == "freeze_broken"
+    assert world.process is process
+
+
+async def test_a_server_that_ends_while_it_stands_still_is_paused_with_what_was_saved(world: World):
+    """Its node was drained, say: what asks the extension gets no answer, and the engine sees a moment later why."""
+    await world.start()
+    world.begin_pause()
+    real = world.guest.frozen
+
+    async def frozen(*asked: object) -> bool:
+        if world.phase() is Phase.SAVED:
+            world.engine.crash(world.server)
+        return await real(*asked)  # type: ignore[arg-type]
+
+    world.guest.frozen = frozen  # type: ignore[method-assign]
+    assert (await world.drive()).phase is Phase.PAUSED
+    assert reason(world) is None
+    assert len(world.engine.snapshots) == 1
+    world.guest.frozen = real  # type: ignore[method-assign]
+    assert (await world.resume()).phase is Phase.RUNNING
 
 
 # ---------------------------------------------------------------- an engine that speaks late
@@ -223,3 +321,36 @@ async def test_a_short_outage_while_a_resume_waits_for_room_is_waited_out(world:
     assert world.phase() is Phase.WAITING
     world.engine.errors.clear()
     assert (await driving).phase is Phase.RUNNING
+
+
+async def test_an_outage_while_the_hub_finds_its_restored_server_again_does_not_cost_the_server(world: World):
+    """It has proved itself, so its user may work in it: what he did since would be gone with it."""
+    await world.start()
+    await world.pause()
+    world.begin_resume()
+    world.hub.reachable = False
+    with pytest.raises(Killed):
+        await _killed_once_proved(world)
+    process = world.process
+    assert process is not None
+    world.boot()
+    await world.hub.restarted()
+    world.hub.reachable = True
+    world.engine.errors["signal"] = TryLater("cluster_unreachable")
+    with pytest.raises(TryLater):
+        await world.drive()
+    assert world.process is process
+    world.engine.errors.clear()
+    assert (await world.drive()).phase is Phase.RUNNING
+    assert world.process is process
+
+
+async def _killed_once_proved(world: World) -> None:
+    async def killed(*_: object) -> bool:
+        raise Killed
+
+    real, world.hub.routed = world.hub.routed, killed  # type: ignore[method-assign]
+    try:
+        await world.drive()
+    finally:
+        world.hub.routed = real  # type: ignore[method-assign]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gke_workspaces_spawner.lifecycle.drive import discard_kept, purge, retain
+from gke_workspaces_spawner.lifecycle.drive import discard_kept, drive, purge, retain
 from gke_workspaces_spawner.lifecycle.model import Key, Owner, Pause, SnapshotRef, SnapshotState, Workspace
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Limits, Signal
@@ -90,6 +92,31 @@ async def test_a_snapshot_that_cannot_be_deleted_now_is_deleted_later() -> None:
     assert await retain(world.ports, world.key) == ("s-p1",)
     assert not world.workspace.shelf
     assert not world.engine.snapshots
+
+
+@pytest.mark.parametrize("how", ["retention", "discard"])
+async def test_a_deletion_that_is_stuck_keeps_no_pause_from_being_made(how: str) -> None:
+    world = World(Limits(keep_last=0))
+    await world.start()
+    await world.pause()
+    await world.resume()
+    real, stuck = world.engine.delete, asyncio.Event()
+
+    async def delete(snapshot_id: str) -> None:
+        await stuck.wait()
+        await real(snapshot_id)
+
+    world.engine.delete = delete  # type: ignore[method-assign]
+    work = retain(world.ports, world.key) if how == "retention" else discard_kept(world.ports, world.key, "p1")
+    deleting = asyncio.ensure_future(work)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    world.begin_pause()
+    assert (await asyncio.wait_for(drive(world.ports, world.key), 5)).phase is Phase.PAUSED
+    stuck.set()
+    assert await deleting == ("s-p1",)
+    assert [snapshot.id for snapshot in world.workspace.shelf] == ["s-p2"]
+    assert (await world.resume()).phase is Phase.RUNNING
 
 
 async def test_two_days_are_nothing_to_a_paused_server_and_fifteen_end_it() -> None:

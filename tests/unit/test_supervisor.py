@@ -1,0 +1,238 @@
+"""A drive that only the moment was against is begun again by itself; never two drives of one server, and nobody waits for another's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gke_workspaces_spawner.hub.supervisor import Supervisor
+from gke_workspaces_spawner.lifecycle.model import Intent, Key
+from gke_workspaces_spawner.lifecycle.phases import Phase
+from gke_workspaces_spawner.lifecycle.ports import Limits
+from gke_workspaces_spawner.lifecycle.reasons import TryLater
+from tests.fakes import World
+
+OUTAGE = TryLater("cluster_unreachable")
+
+
+def supervisor_of(world: World) -> Supervisor:
+    world.store.all = lambda: iter([world.workspace])  # type: ignore[attr-defined]
+    return Supervisor(world.ports, world.store, SimpleNamespace(), logging.getLogger(__name__))  # type: ignore[arg-type]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to be")
+
+
+class Counted:
+    """A method of the fake engine that counts who is in it, and when they came."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.inside, self.most = world, 0, 0
+        self.at: list[float] = []
+        self.real: Any = getattr(world.engine, name)
+        setattr(world.engine, name, self)
+
+    async def __call__(self, *args: Any) -> Any:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.at.append(self.world.clock.time())
+        try:
+            await asyncio.sleep(0)
+            return await self.real(*args)
+        finally:
+            self.inside -= 1
+
+
+async def test_a_pause_in_an_outage_goes_on_by_itself_with_growing_pauses_and_nobody_waits_for_it() -> None:
+    world = World()
+    await world.start()
+    supervisor = supervisor_of(world)
+    asked = Counted(world, "confirm_frozen")
+    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
+    world.begin_pause()
+    assert (await supervisor.join(world.key)).phase is Phase.SAVED, "whoever joined it is told as soon as it can not go on"
+    await until(lambda: len(asked.at) == 8)
+    world.engine.errors.clear()
+    await until(lambda: world.phase() is Phase.PAUSED)
+    waits = [round(after - before) for before, after in zip(asked.at, asked.at[1:], strict=False)]
+    assert waits[:7] == [1, 2, 4, 8, 15, 15, 15]
+
+
+async def test_after_it_went_on_the_next_outage_is_waited_out_from_the_shortest_pause_again() -> None:
+    world = World()
+    await world.start()
+    supervisor = supervisor_of(world)
+    for _ in range(2):
+        world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
+        asked = Counted(world, "confirm_frozen")
+        world.begin_pause()
+        supervisor.drive(world.key)
+        await until(lambda: len(asked.at) == 3)  # noqa: B023 - called before the next turn
+        assert [round(asked.at[1] - asked.at[0]), round(asked.at[2] - asked.at[1])] == [1, 2]
+        world.engine.errors.clear()
+        await until(lambda: world.phase() is Phase.PAUSED)
+        world.engine.confirm_frozen = asked.real  # type: ignore[method-assign]
+        await world.resume()
+
+
+async def test_kicks_and_polls_while_a_drive_waits_to_go_on_never_make_two_of_it() -> None:
+    world = World()
+    await world.start()
+    supervisor = supervisor_of(world)
+    asked = Counted(world, "confirm_frozen")
+    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
+    world.begin_pause()
+    supervisor.drive(world.key)
+    for _ in range(20):
+        supervisor.kick()
+        assert supervisor.drive(world.key) is supervisor.drive(world.key)
+        await asyncio.sleep(0)
+    await until(lambda: len(asked.at) > 10)
+    world.engine.errors.clear()
+    await until(lambda: world.phase() is Phase.PAUSED)
+    assert asked.most == 1
+    assert not supervisor._again
+
+
+async def test_what_somebody_else_brought_to_rest_meanwhile_stays_there() -> None:
+    world = World()
+    await world.start()
+    supervisor = supervisor_of(world)
+    asked = Counted(world, "confirm_frozen")
+    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
+    world.begin_pause()
+    await supervisor.join(world.key)
+    world.engine.errors.clear()
+    await world.drive()  # by somebody else
+    assert world.phase() is Phase.PAUSED
+    seen = len(asked.at)
+    await until(lambda: not supervisor._again)
+    assert len(asked.at) == seen
+
+
+async def test_an_error_that_no_later_moment_mends_is_left_to_the_next_kick() -> None:
+    world = World()
+    await world.start()
+    supervisor = supervisor_of(world)
+    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = ValueError("a bug")
+    world.begin_pause()
+    await supervisor.join(world.key)
+    assert not supervisor._again
+
+
+# ---------------------------------------------------------------- a resume that the Hub gives up
+
+
+async def test_a_drive_begun_while_a_resume_is_given_up_starts_nothing() -> None:
+    """It would put a pod in line that nobody speaks of once the workspace is paused."""
+    world = World()
+    world.engine.abilities = replace(world.engine.abilities, reserves=True)
+    await world.start()
+    await world.pause()
+    world.engine.room_from = world.clock.time() + 10_000
+    world.begin_resume()
+    supervisor = supervisor_of(world)
+    supervisor.drive(world.key)
+    await until(lambda: world.process is not None)
+
+    launches, removing, go_on = world.engine.launches, asyncio.Event(), asyncio.Event()
+    real = world.engine.remove
+
+    async def slow(server: Any) -> None:
+        await real(server)
+        removing.set()
+        await go_on.wait()
+
+    world.engine.remove = slow  # type: ignore[method-assign]
+    giving_up = asyncio.ensure_future(supervisor.interrupt(world.key))
+    await removing.wait()
+    supervisor.kick()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    go_on.set()
+    await giving_up
+    assert world.phase() is Phase.PAUSED
+    await until(lambda: not supervisor._tasks)
+    assert world.engine.launches == launches
+    assert world.process is None
+
+
+@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.RESTORING])
+async def test_a_resume_that_was_given_up_in_an_outage_is_paused_afterwards_and_not_resumed(phase: Phase) -> None:
+    world = World(Limits(restore=1e6))
+    await world.start()
+    await world.pause()
+    if phase is Phase.WAITING:
+        world.engine.room_from = world.clock.time() + 10_000
+    else:
+        world.guest.unreachable.add("restored")
+        world.ports.hub._port.launch = never  # type: ignore[attr-defined]
+    world.begin_resume()
+    supervisor = supervisor_of(world)
+    supervisor.drive(world.key)
+    await until(lambda: world.phase() is phase)
+    world.engine.errors["remove"] = OUTAGE
+    with pytest.raises(TryLater):
+        await supervisor.interrupt(world.key)
+    assert world.phase() is phase
+    launches = world.engine.launches
+    world.engine.errors.clear()
+    world.engine.room_from = 0.0
+    await until(lambda: world.phase() is Phase.PAUSED)
+    assert world.engine.launches == launches
+    assert world.workspace.intent is Intent.NONE
+    assert world.process is None
+
+
+async def never(*_: Any) -> None:
+    await asyncio.Event().wait()
+
+
+# ---------------------------------------------------------------- looking after everybody
+
+
+async def test_one_deletion_that_is_stuck_keeps_no_kick_from_looking_after_others() -> None:
+    world = World()
+    supervisor = supervisor_of(world)
+    compared = 0
+
+    async def compare() -> None:
+        nonlocal compared
+        compared += 1
+        await asyncio.Event().wait()
+
+    supervisor.reconcile = compare
+    supervisor.kick()
+    await asyncio.sleep(0)
+    await world.start()
+    world.begin_pause()
+    supervisor.kick()
+    await until(lambda: world.phase() is Phase.PAUSED)
+    assert compared == 1
+    supervisor._comparison.cancel()  # type: ignore[union-attr]
+
+
+async def test_a_server_that_waits_for_room_keeps_no_kick_from_looking_after_others() -> None:
+    world = World()
+    await world.start()
+    await world.pause()
+    world.engine.room_from = world.clock.time() + 10_000_000
+    world.begin_resume()
+    supervisor = supervisor_of(world)
+    supervisor.kick()
+    await until(lambda: world.phase() is Phase.WAITING)
+    seen: list[Key] = []
+    supervisor.drive = lambda key: seen.append(key)  # type: ignore[method-assign,assignment,return-value]
+    supervisor.kick()
+    assert seen == [world.key]
