@@ -61,12 +61,6 @@ def run_cell(page: Page, number: int) -> Locator:
     return cell.locator(".jp-OutputArea-output")
 
 
-def launch(page: Page, card: str) -> None:
-    """Open something from a new launcher."""
-    page.locator("#jp-main-dock-panel .lm-TabBar-addButton:visible").first.click()
-    page.locator(f".jp-LauncherCard:visible{card}").first.click()
-
-
 def tab_named(page: Page, name: str) -> Locator:
     """The tab of the main area with that name."""
     return page.locator("#jp-main-dock-panel .lm-TabBar-tabLabel", has_text=name)
