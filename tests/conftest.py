@@ -13,8 +13,9 @@ from tests import leaks
 from tests.ports import free_port as find_free_port
 
 ROOT = Path(__file__).resolve().parent.parent
-LEVELS = ("unit", "hub", "kube", "sandbox", "browser", "bank")
-"""Cheapest first; the folder below ``tests/`` says the level, and a run goes through them in this order."""
+LEVELS = ("unit", "bank", "hub", "kube", "sandbox", "browser")
+"""The folder below ``tests/`` says the level, and a run goes through them in this order: cheapest first, and the browser last,
+for Playwright's event loop is there until the run ends and asyncio tests could not have theirs after it."""
 
 STRICT = bool(os.environ.get("CI") or os.environ.get("GKE_WORKSPACES_NO_SKIPS"))
 """In CI a test that did not run is a failure, and so is anything that a run leaves behind on the machine."""

@@ -6,19 +6,20 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from .checkpoint_file import CheckpointFile
 from .ext_process import Pod, pod, until
 from .ext_server import read
 
 SPARED = {1, 2}
 """The shell that is pid 1, and the server."""
 FAMILY = """
-import multiprocessing, os, subprocess, sys, threading
+import multiprocessing, os, subprocess, sys, threading, time
 def grandchild(number):
     while True: number.value += 1
 def child(number):
@@ -28,6 +29,7 @@ def child(number):
 def chain(number):
     while True:
         number.value += 1
+        time.sleep(0.02)
         if os.fork(): os._exit(0)
 context = multiprocessing.get_context("fork")
 counted, links = context.Value("Q", lock=False), context.Value("Q", lock=False)
@@ -42,18 +44,17 @@ GROW = "a, b = counted.value, links.value\nwhile counted.value == a or links.val
 
 
 @pytest.fixture(params=["told by the sandbox", "without the sandbox's file"])
-def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """Like ``/proc/gvisor/checkpoint``: silent until there is a word, opened anew for the next one; or absent."""
+def checkpoint(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointFile | None]:
     if request.param != "told by the sandbox":
-        return None
-    path = tmp_path / "checkpoint"
-    os.mkfifo(path)
-    return path
+        yield None
+    else:
+        with CheckpointFile.made(tmp_path / "checkpoint") as made:
+            yield made
 
 
 @pytest_asyncio.fixture
-async def server(tmp_path: Path, checkpoint: Path | None) -> AsyncIterator[Pod]:
-    async with pod(tmp_path, str(checkpoint or "/nonexistent")) as running:
+async def server(tmp_path: Path, checkpoint: CheckpointFile | None) -> AsyncIterator[Pod]:
+    async with pod(tmp_path, str(checkpoint.path if checkpoint else "/nonexistent")) as running:
         yield running
 
 
@@ -69,13 +70,13 @@ def stand(server: Pod) -> bool:
     return states == {"T"}
 
 
-async def let_go(server: Pod, checkpoint: Path | None, how: str) -> None:
+async def let_go(server: Pod, checkpoint: CheckpointFile | None, how: str) -> None:
     if how in {"thaw", "restored"}:
         assert (await server.hub(how, {"pause_id": "p1"})).code == 200
     elif how == "limit":
         server.move_clock(601)
     elif checkpoint is not None:
-        await asyncio.to_thread(checkpoint.write_text, how + "\n")
+        await asyncio.to_thread(checkpoint.say, how)
     await until(lambda: not stand(server))
     while (await server.tab("api/status")).code == 503:
         pass
@@ -85,7 +86,7 @@ HOW = ["thaw", "restored", "limit", "restore", "error"]
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_a_family_of_processes_stands_and_goes_on(server: Pod, checkpoint: Path | None, how: str) -> None:
+async def test_a_family_of_processes_stands_and_goes_on(server: Pod, checkpoint: CheckpointFile | None, how: str) -> None:
     if checkpoint is None and how in {"restore", "error"}:
         how = "thaw"
     kernel_id = await server.kernel()
@@ -98,7 +99,7 @@ async def test_a_family_of_processes_stands_and_goes_on(server: Pod, checkpoint:
     assert frozen["processes"] == len(server.states().keys() - SPARED) >= 4
     assert frozen["until"] - frozen["at"] == pytest.approx(600)
     if checkpoint is not None:
-        await asyncio.to_thread(checkpoint.write_text, "resume\n")
+        await asyncio.to_thread(checkpoint.say, "resume")
     confirmed = read(await server.hub("frozen", {"pause_id": "p1", "seconds": 9}))
     assert confirmed == {"frozen": True, "until": frozen["until"], "since": frozen["at"]}
     assert stand(server)
@@ -111,7 +112,7 @@ async def test_a_family_of_processes_stands_and_goes_on(server: Pod, checkpoint:
     assert (await server.tab("api/contents/new.txt", "PUT", {"type": "file", "format": "text", "content": "x"})).code == 201
 
 
-async def test_a_terminals_jobs_come_back_as_they_were(server: Pod, checkpoint: Path | None) -> None:
+async def test_a_terminals_jobs_come_back_as_they_were(server: Pod, checkpoint: CheckpointFile | None) -> None:
     """One in the foreground that runs, and one that the user had stopped."""
     terminal = await server.terminal()
     await server.type(terminal, "sleep 1000\r", "sleep 1000")
@@ -158,7 +159,9 @@ def name_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_frozen_server_does_not_end_and_one_that_goes_on_does(server: Pod, checkpoint: Path | None, number: signal.Signals) -> None:
+async def test_a_frozen_server_does_not_end_and_one_that_goes_on_does(
+    server: Pod, checkpoint: CheckpointFile | None, number: signal.Signals
+) -> None:
     await server.kernel()
     before = ignored(server)
     files = sorted((server.folder / "runtime").iterdir())

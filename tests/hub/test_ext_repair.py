@@ -22,24 +22,14 @@ from jupyter_pause_ext import extension
 from jupyter_pause_ext.repair import EACH_SECONDS, drop_google_credentials
 from jupyter_pause_ext.signal import Watcher
 
+from .checkpoint_file import CheckpointFile
 from .ext_server import Server, in_its_own_home, read, running
 
 
-class CheckpointFile:
-    """Like ``/proc/gvisor/checkpoint``: silent until there is a word, opened anew for the next one."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        os.mkfifo(path)
-
-    def say(self, word: str) -> None:
-        """Waits until somebody reads."""
-        self.path.write_text(word + "\n")
-
-
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> CheckpointFile:
-    return CheckpointFile(tmp_path / "checkpoint")
+def checkpoint(tmp_path: Path) -> Iterator[CheckpointFile]:
+    with CheckpointFile.made(tmp_path / "checkpoint") as made:
+        yield made
 
 
 @pytest_asyncio.fixture

@@ -14,6 +14,8 @@ from tests.hub.running import RunningHub
 from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub
 
+pytestmark = pytest.mark.any_hub
+
 LOAD = """
 import ctypes, hashlib, mmap
 library = ctypes.CDLL({path!r}); library.{function}.restype = ctypes.c_double; library.{function}.argtypes = [ctypes.c_double]

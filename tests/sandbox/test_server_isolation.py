@@ -16,6 +16,8 @@ from tests.hub.running import ROOT, RunningHub
 from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub
 
+pytestmark = pytest.mark.any_hub
+
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:

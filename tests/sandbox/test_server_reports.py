@@ -19,6 +19,8 @@ from tests.sandbox.faulty_runsc import FaultyRunsc
 from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub, runsc
 
+pytestmark = pytest.mark.any_hub
+
 ROUNDS = 10
 PATIENCE = 150
 """Seconds that a cold start may take: some of these tests start several at once."""

@@ -13,6 +13,8 @@ from tests.hub.running import RunningHub, wait_for
 from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub
 
+pytestmark = pytest.mark.any_hub
+
 DISK = 640 << 20
 """Room for a few snapshots of a small server, and for none of one that holds :data:`MUCH`."""
 MUCH = 700 << 20
