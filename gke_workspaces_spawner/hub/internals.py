@@ -137,10 +137,12 @@ class Internals:
         self.db.commit()
 
     def set_address(self, spawner: Any, url: str) -> None:
-        """Where the server listens, in its row: the Hub itself writes it after ``start`` only, and may be killed before."""
+        """Where the server listens, in its row: the Hub itself writes it after ``start`` only, and may be killed before.
+
+        The record's next phase is committed with it: until then a Hub that is killed does not want it.
+        """
         parts = urlsplit(url)
         spawner.server.proto, spawner.server.ip, spawner.server.port = parts.scheme, parts.hostname, parts.port
-        self.db.commit()
 
     @staticmethod
     async def apply_options(spawner: Any, options: Mapping[str, Any]) -> None:

@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import socket
-import subprocess
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from . import binary, shims
 from .diskroom import free_bytes, memory_bytes
 from .errors import SandboxError
 from .files import make_private, read_json
 from .kept import Store
+from .launching import Gone, Launcher, together
 from .processes import Process, boot_id, command_lines
 from .removal import remove_container
-from .room import START_SECONDS, Room, rooms
-from .runsc import Runsc
+from .room import Room, rooms
 from .saving import SaveResult, result_of
 from .snapshots import Shelf
 from .spec import Json, Network, SandboxSpec, Status, check_id
@@ -60,15 +55,10 @@ class Sandboxes:
             (self.state / name).mkdir(mode=0o700, exist_ok=True)
         if len(mac_key) < 16:
             raise ValueError("mac_key is shorter than 16 bytes")
-        self._key = mac_key
-        self._source = runsc
-        self._network = network
-        self._python = python
+        self._shims = Launcher(self.state, runsc=runsc, network=network, mac_key=mac_key, python=python)
         self._shelf = Shelf(self.state, mac_key)
         self.snapshots_folder = self._shelf.folder
         """Where snapshots lie, to look at the disk that they are on."""
-        self._installed: dict[str, Runsc] = {}
-        self._installing = threading.Lock()
         self._launching: dict[str, asyncio.Future[str]] = {}
 
     # ------------------------------------------------------------ life
@@ -119,10 +109,10 @@ class Sandboxes:
 
     async def _launch_whole(self, room: Room, config: dict[str, Json], digest: str | None) -> str:
         try:
-            return await self._launch(room.id, config, digest)
+            return await self._shims.launch(room.id, config, digest)
         except Exception:
             if not room.exists():
-                await asyncio.to_thread(self._detach, room.id)
+                await asyncio.to_thread(self._shims.detach, room.id)
             raise
 
     def _launched(self, sandbox_id: str, done: asyncio.Future[str]) -> None:
@@ -137,18 +127,18 @@ class Sandboxes:
         if meta is None:
             if not room.held():
                 return Status("absent")
-            await self._settled(room)
+            await self._shims.settled(room)
             meta = room.meta()
             if meta is None:
                 return Status("absent")
         common = {"address": meta["ip"] or None, "restored_from": meta["restored_from"], "started": meta["started"]}
         sentry = Process(*meta["sentry"])
         if not sentry.alive():
-            await self._exit_written(room)
+            await self._shims.exit_written(room)
             reason = room.reason() or ("machine_restarted" if sentry.boot != boot_id() else None)
             return Status("exited", exit_code=(room.exit() or {}).get("code"), reason=reason, **common)
         if not room.held():
-            await self._ensure_shim(room)
+            await self._shims.ensure_shim(room)
         save = room.save() or {}
         frozen = save.get("phase") == "saved" or (save.get("phase") == "saving" and save.get("frozen_at"))
         return Status("frozen" if frozen else "running", **common)
@@ -162,15 +152,15 @@ class Sandboxes:
         if sandbox_id in self._launching:
             await asyncio.wait([self._launching[sandbox_id]])
         if room.exists():
-            await self._settled(room)
-            await _all(self._removed(room), asyncio.to_thread(self._unplug, sandbox_id))
+            await self._shims.settled(room)
+            await together(self._removed(room), asyncio.to_thread(self._shims.unplug, sandbox_id))
         else:
-            await asyncio.to_thread(remove_container, self._any_runsc(), sandbox_id)
-        await asyncio.to_thread(self._detach, sandbox_id)
+            await asyncio.to_thread(remove_container, self._shims.any_runsc(), sandbox_id)
+        await asyncio.to_thread(self._shims.detach, sandbox_id)
 
     async def _removed(self, room: Room) -> None:
         try:
-            await self._call(room, {"call": "remove"}, LONG_SECONDS)
+            await self._shims.call(room, {"call": "remove"}, LONG_SECONDS)
         except SandboxError as error:
             if error.code not in ("sandbox_gone", "shim_unreachable") or room.exists():
                 raise SandboxError("remove_failed", error.detail) from error
@@ -212,19 +202,19 @@ class Sandboxes:
         sentry = room.sentry()
         if sentry is None or not sentry.alive():
             raise SandboxError("sandbox_gone", f"sandbox {sandbox_id} does not run")
-        await self._call(room, {"call": "save", "save": request}, CALL_SECONDS)
+        await self._shims.call(room, {"call": "save", "save": request}, CALL_SECONDS)
 
     async def observe(self, sandbox_id: str, pause_id: str) -> SaveResult:
         """Where the save of that pause stands; replaces a killed shim (its save is given up then)."""
         room = Room(self.state, sandbox_id)
         if room.exists() and not room.held():
-            await self._ensure_shim(room)
+            await self._shims.ensure_shim(room)
         return result_of(room.save(), pause_id, room.sentry(), self._shelf.folder)
 
     async def frozen_unbroken(self, sandbox_id: str, pause_id: str, seconds: float) -> bool:
         """True when nothing of the user's ran since that save and nothing will for ``seconds`` more (a promise)."""
         try:
-            answer = await self._call(
+            answer = await self._shims.call(
                 Room(self.state, sandbox_id), {"call": "unbroken", "pause_id": pause_id, "seconds": seconds}, CALL_SECONDS
             )
         except SandboxError as error:
@@ -235,8 +225,8 @@ class Sandboxes:
 
     async def thaw(self, sandbox_id: str, pause_id: str) -> None:
         """Give that pause up: end its save, remove what it wrote (a finished snapshot, too), let the server go on."""
-        with contextlib.suppress(_Gone):
-            await self._call(Room(self.state, sandbox_id), {"call": "thaw", "pause_id": pause_id}, LONG_SECONDS)
+        with contextlib.suppress(Gone):
+            await self._shims.call(Room(self.state, sandbox_id), {"call": "thaw", "pause_id": pause_id}, LONG_SECONDS)
 
     async def aids(self, sandbox_id: str) -> dict[str, list[str]]:
         """What the restore of that sandbox needed besides its snapshot; see :meth:`.room.Room.aids`."""
@@ -261,7 +251,7 @@ class Sandboxes:
 
         Raises SandboxError ``snapshot_changed``, ``snapshot_gone``, ``restore_failed``; ``sandbox_gone`` without such a sandbox.
         """
-        await self._call(Room(self.state, sandbox_id), {"call": "verified"}, CHECK_SECONDS)
+        await self._shims.call(Room(self.state, sandbox_id), {"call": "verified"}, CHECK_SECONDS)
 
     async def snapshots(self) -> tuple[str, ...]:
         """Ids of the complete ones."""
@@ -285,128 +275,8 @@ class Sandboxes:
             wanted |= {entry["sha256"] for entry in (held or {"files": []})["files"] if "sha256" in entry}
         return wanted
 
-    # ------------------------------------------------------------ shims
-
-    async def _launch(self, sandbox_id: str, config: Mapping[str, Json], digest: str | None) -> str:
-        """Start a shim; returns what it reports once it has done what it was started for.
-
-        The interpreter comes up while the binary is checked and the network is made. Nothing here holds the event loop: to start
-        a process takes a Hub of some 100 MB up to 50 ms.
-        """
-        ours, theirs = socket.socketpair()
-        started: list[subprocess.Popen[bytes]] = []
-        try:
-            with ours:  # closed without a word, and the shim ends
-                attach = asyncio.to_thread(self._attach, sandbox_id) if config["action"] != "takeover" else asyncio.sleep(0)
-                spawn = asyncio.to_thread(lambda: started.append(shims.spawn(self._python, theirs)))
-                runsc, network, _ = await _all(asyncio.to_thread(self._runsc, digest), attach, spawn)
-                described = {"state": str(self.state), "id": sandbox_id, "key": self._key.hex(), "runsc": runsc, "network": network}
-                said = await asyncio.wait_for(shims.exchange(ours, json.dumps({**described, **config})), START_SECONDS + 30)
-        except asyncio.TimeoutError as error:
-            raise SandboxError("shim_unreachable", f"the shim of {sandbox_id} gave no answer") from error
-        finally:
-            for shim in started:
-                await asyncio.to_thread(shim.wait)  # it goes on in a child of its own
-        try:
-            answer = json.loads(said.rpartition("\n")[2])
-        except ValueError as error:
-            raise SandboxError("start_failed", f"the shim of {sandbox_id} ended: {said[-500:]}") from error
-        return str(shims.result_of(answer) or "")
-
-    def _attach(self, sandbox_id: str) -> dict[str, Json]:
-        """A network namespace, made afresh; what a bundle says of it."""
-        if self._network is None:
-            return {"ip": "", "netns": None, "resolv_conf": ""}
-        found = self._network.attach(sandbox_id)
-        return {"ip": found.ip, "netns": found.path, "resolv_conf": self._network.resolv_conf()}
-
-    def _unplug(self, sandbox_id: str) -> None:
-        """While it ends; its address stays its own."""
-        if self._network is not None:
-            self._network.detach(sandbox_id)
-
-    def _detach(self, sandbox_id: str) -> None:
-        """A restore may have another address, so that of a sandbox that is gone is free."""
-        if self._network is not None:
-            self._network.release(sandbox_id)
-
-    async def _ensure_shim(self, room: Room) -> None:
-        """Start a shim that takes over, unless one is there."""
-        if not room.exists() or room.held():
-            return
-        meta = room.meta()
-        try:
-            await self._launch(room.id, {"action": "takeover"}, meta["runsc"] if meta else None)
-        except SandboxError as error:
-            if error.code != "busy":
-                raise
-
-    async def _settled(self, room: Room) -> None:
-        """Wait until a shim that is starting its sandbox has done so or given up."""
-        await _until(lambda: room.meta() is not None or not room.held(), START_SECONDS + 10)
-
-    async def _exit_written(self, room: Room) -> None:
-        """The end is seen on the host a moment before the shim has reaped and written its code."""
-        await _until(lambda: room.exit() is not None or not room.held(), 2)
-
-    async def _call(self, room: Room, request: Mapping[str, Json], seconds: float) -> Json:
-        """Ask the shim; starts one that takes over when there is none. Raises SandboxError."""
-        for attempt in range(3):
-            if not room.exists():
-                raise _Gone("sandbox_gone", f"there is no sandbox {room.id}")
-            if attempt or not room.held():
-                await self._ensure_shim(room)
-            try:
-                return await asyncio.wait_for(shims.ask(room, request), seconds)
-            except asyncio.TimeoutError as error:
-                raise SandboxError("shim_unreachable", f"the shim of {room.id} did not answer in {seconds:.0f} s") from error
-            except OSError:
-                # Between its start and its first answer, or killed under our hands.
-                await asyncio.sleep(0.1)
-        if not room.exists():
-            raise _Gone("sandbox_gone", f"there is no sandbox {room.id}")
-        raise SandboxError("shim_unreachable", f"the shim of {room.id} cannot be reached")
-
-    # ------------------------------------------------------------ runsc
-
-    def _runsc(self, digest: str | None) -> Runsc:
-        """The binary of that digest, by default the configured one; its bytes are checked once in a process's life."""
-        with self._installing:
-            name = digest or "configured"
-            if name not in self._installed:
-                found = binary.install(self._source, self.state) if digest is None else binary.installed(digest, self.state)
-                self._installed[name] = self._installed[found.digest] = found
-            return self._installed[name]
-
-    def _any_runsc(self) -> Runsc:
-        """Enough to recognise processes by their state folder."""
-        return Runsc("", "", str(self.state / "runsc"))
-
     def _leftovers(self) -> set[str]:
         """Sandboxes of ours that have processes or a network."""
-        runsc = self._any_runsc()
+        runsc = self._shims.any_runsc()
         found = {container for _, words in command_lines() if (container := runsc.owns(words))}
-        return found | set(self._network.attached() if self._network is not None else ())
-
-
-class _Gone(SandboxError):
-    """There is no such sandbox (any more)."""
-
-
-async def _all(*ways: Awaitable[Any]) -> list[Any]:
-    """Wait until all have ended, also when one fails: what the others make must be there to be removed."""
-    made: list[Any] = await asyncio.gather(*ways, return_exceptions=True)
-    for one in made:
-        if isinstance(one, BaseException):
-            raise one
-    return made
-
-
-async def _until(condition: Callable[[], bool], seconds: float) -> None:
-    """Poll what other processes write to disk; gives up after ``seconds``."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while not condition():
-        if loop.time() >= end:
-            return
-        await asyncio.sleep(0.02)
+        return found | self._shims.attached()

@@ -76,10 +76,13 @@ def memory_bytes(sentry: int) -> int:
     raise SandboxError("sandbox_gone", "the sandbox has ended")
 
 
+def meminfo() -> dict[str, int]:
+    """``MemTotal``, ``MemAvailable`` and what else ``/proc/meminfo`` counts of this machine's memory, bytes."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        rows = (line.split() for line in lines)
+        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
+
+
 def memory_available() -> int:
     """Bytes of memory that this machine can give without swapping."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo has no MemAvailable")
+    return meminfo()["MemAvailable"]

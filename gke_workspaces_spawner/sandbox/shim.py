@@ -44,6 +44,8 @@ from .verifying import Verification
 LOG_LIMIT = 16 << 20
 """Bytes of output of a sandbox that are kept; beyond it the log starts anew."""
 _TICK = 0.5
+_SEAL_AFTER = 1.0
+"""Seconds for which the disk belongs to the end of the pause, before the snapshot is read once more."""
 _PATIENCE = 3
 """Ticks that a sandbox may be above its memory limit."""
 
@@ -218,7 +220,8 @@ class Shim:
         reap_leftovers()
         if self._saved is not None:
             os.nice(10)
-            self.shelf.seal(self._saved)
+            time.sleep(_SEAL_AFTER)
+            self.shelf.seal_at_leisure(self._saved)
 
     def _bound_log(self) -> None:
         with contextlib.suppress(FileNotFoundError):

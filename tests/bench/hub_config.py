@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gke_workspaces_spawner.cli.hub_config import database
 from gke_workspaces_spawner.engines.gvisor import GVisorEngine
 from gke_workspaces_spawner.hub.guest import HubGuest
 from gke_workspaces_spawner.hub.port import JupyterHubPort
 from gke_workspaces_spawner.hub.store import HubStore
 from gke_workspaces_spawner.sandbox import Sandboxes
+from gke_workspaces_spawner.sandbox.launching import Launcher
 from tests.bench.loopwatch import LoopWatch
 from tests.bench.spans import Spans
 
@@ -22,6 +24,7 @@ HERE = Path(__file__).parent
 exec(compile((HERE.parent / "sandbox" / "local_config.py").read_text(), "local_config.py", "exec"))
 
 FOLDER = Path(json.loads(os.environ["HUB_TEST_SETTINGS"])["folder"])
+c.JupyterHub.db_url = database(FOLDER / "hub.sqlite")  # noqa: F821 - as in the demo
 SPANS = Spans(FOLDER / "spans.jsonl")
 
 SPANS.trace(
@@ -30,7 +33,8 @@ SPANS.trace(
 SPANS.trace(HubGuest, "prepare", "restored")
 SPANS.trace(JupyterHubPort, "unroute", "stop", "suspend_tokens", "plain_launch", "launch", "routed")
 SPANS.trace(HubStore, "commit")
-SPANS.trace(Sandboxes, "restore", "verified", "_runsc", "_attach", "_detach")
+SPANS.trace(Sandboxes, "restore", "verified")
+SPANS.trace(Launcher, "runsc", "attach", "detach")
 
 made = Sandboxes.__init__
 

@@ -592,3 +592,35 @@ def test_processes_are_never_mistaken_for_later_ones_of_the_same_pid() -> None:
     assert me.alive()
     assert not me._replace(start=me.start + 1).alive()
     assert not me._replace(boot="another").alive()
+
+
+def test_a_resume_takes_the_seal_over_from_one_made_at_leisure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until a seal with rests is done; whoever makes it, it is of the bytes, and there is one."""
+    shelf = Shelf(tmp_path, os.urandom(32))
+    partial = shelf.partial("one")
+    partial.mkdir()
+    (partial / PAGES).write_bytes(os.urandom((9 << 20) + 3))
+    (partial / "manifest.json").write_text("{}")
+    shelf.publish("one")
+    rests: list[float] = []
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 2:
+            shelf.verify("one")  # would wait for ever if the lock were held in a rest
+
+    monkeypatch.setattr("gke_workspaces_spawner.sandbox.snapshots.time.sleep", rest)
+    assert not shelf.seal_at_leisure("one")
+    first = (shelf.path("one") / SEAL).read_bytes()
+    shelf.verify("one")
+
+    (shelf.path("one") / SEAL).unlink()
+    assert shelf.seal_at_leisure("one")
+    assert len(rests) == 2 + 3
+    assert (shelf.path("one") / SEAL).read_bytes() != first
+    shelf.verify("one")
+    flip(shelf.path("one") / PAGES)
+    with pytest.raises(SandboxError) as caught:
+        shelf.verify("one")
+    assert caught.value.code == "snapshot_changed"
+    assert not shelf.seal_at_leisure("gone")
