@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .say import Stopped
+from .say import Stopped, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,10 +17,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options, words))
     except Stopped as error:
-        print(f"gke-workspaces: {error}", file=sys.stderr)
+        say(f"gke-workspaces: {error}", to=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("gke-workspaces: stopped.", file=sys.stderr)
+        say("gke-workspaces: stopped.", to=sys.stderr)
         return 130
 
 

@@ -10,33 +10,30 @@ import fcntl
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from ..hubclient import HubClient, HubError
 from ..sandbox import probe
 from ..sandbox.network import Network, NetworkError
-from . import checks, people, readyfile, settings, stopping
+from . import checks, lost, people, readyfile, settings, stopping
 from .bring import bring
 from .hub_config import write_config
 from .leftovers import MARK, end_leftovers
 from .say import Stopped, say, step
 from .settings import Settings
+from .signals import Asked, AtOnce, Signals, signals
 
 START_SECONDS = 90.0
 """For the Hub to answer through its proxy."""
 END_SECONDS = 20.0
 """For the Hub to end after a SIGTERM."""
-SAME_SECONDS = 1.0
-"""A Ctrl-C that comes sooner after the first is the same one, by another way (sudo relays it to us)."""
 LOG_BYTES = 5 << 20
 """A log that is longer is kept as ``.1`` at the next start."""
 
@@ -53,21 +50,13 @@ class Options:
     outbound: bool
 
 
-class Asked(Exception):
-    """The first Ctrl-C, SIGTERM or SIGHUP."""
-
-
-class AtOnce(Exception):
-    """The second."""
-
-
 def demo(options: Options) -> int:
     """Run it until it is asked to stop; the exit code. Raises Stopped with one sentence when it cannot."""
     checks.machine()
     users = checks.user_names(options.users)
     checks.state_folder(options.state)
     state = options.state.resolve()
-    with _only_one(state):
+    with _only_one(state), signals() as coming:
         chosen = settings.choose(state, options.port, users)
         if options.ready_file:
             readyfile.check_place(options.ready_file)
@@ -81,11 +70,10 @@ def demo(options: Options) -> int:
         complaint = probe(brought.runsc)
         if complaint:
             raise Stopped(complaint)
+        network: Network | None = None
         try:
-            network = Network.open(state, outbound=options.outbound, hub_ports=[chosen.hub_port])
-        except NetworkError as error:
-            raise Stopped(error.sentence) from error
-        try:
+            with coming.held():
+                network = Network.open(state, outbound=options.outbound, hub_ports=[chosen.hub_port])
             chosen = replace(
                 chosen,
                 ready_file=str(options.ready_file.absolute()) if options.ready_file else "",
@@ -94,44 +82,71 @@ def demo(options: Options) -> int:
                 proxy_command=brought.proxy,
                 outbound=options.outbound,
             )
-            return _serve(_with_free_ports(chosen), network)
+            return _serve(_with_free_ports(chosen), network, coming)
+        except NetworkError as error:
+            raise Stopped(error.sentence) from error
         finally:
-            with undisturbed():
+            coming.over()
+            if network is not None:
                 network.close()
 
 
-def _serve(chosen: Settings, network: Network) -> int:
+def _serve(chosen: Settings, network: Network, coming: Signals) -> int:
     """From the start of the Hub to its end."""
-    hub = HubProcess(chosen)
+    hub = HubProcess(chosen, coming)
     tokens: dict[str, Any] = {}
-    with signals():
-        try:
-            try:
-                code = _until_asked(chosen, hub, tokens)
-            except Asked:
-                say()
-                if tokens and hub.alive():
-                    for server in stopping.pause_all(HubClient(chosen.hub_api_url, tokens["admin_token"])):
-                        say(f"  {server} is still running: the next start finds it.")
-                say("Stopping the hub. Paused servers can be resumed after the next start.")
-                code = 0
-            except (Stopped, HubError, OSError) as error:
-                _close(chosen, hub)
-                raise (
-                    error if isinstance(error, Stopped) else Stopped(f"The hub did not do what it was asked for: {error}\n{hub.tail()}")
-                ) from error
-            _close(chosen, hub)
-        except (AtOnce, Asked):  # the second; or the first while a hub that had ended by itself was cleaned up after
-            _stop_at_once(chosen, hub, network, tokens.get("admin_token", ""))
-            code = 130
-    return code
+    try:
+        code = _until_asked(chosen, hub, tokens)
+        coming.over()
+        _close(chosen, hub)
+        return code
+    except Asked:
+        return _pause_and_stop(chosen, hub, network, coming, tokens.get("admin_token", ""))
+    except (Stopped, HubError, OSError) as error:
+        coming.over()
+        _close(chosen, hub)
+        if isinstance(error, Stopped):
+            raise
+        raise Stopped(f"The hub did not do what it was asked for: {error}\n{hub.tail()}") from error
+    finally:  # whatever came in between
+        coming.over()
+        _forget_old_ready_file(chosen)
+        hub.kill()
+
+
+def _pause_and_stop(chosen: Settings, hub: HubProcess, network: Network, coming: Signals, admin_token: str) -> int:
+    """What Ctrl-C asks for; a second one ends it at once."""
+    try:
+        say()
+        if admin_token and hub.alive():
+            _pause_servers(HubClient(chosen.hub_api_url, admin_token))
+        elif count := stopping.alive(chosen):  # found by a start that was broken off
+            many = count > 1
+            say(f"{count} server{'s run' if many else ' runs'} on without the hub: the next start finds {'them' if many else 'it'}.")
+        say("Stopping the hub. Paused servers can be resumed after the next start.")
+        _close(chosen, hub, revoke=bool(admin_token))
+        return 0
+    except AtOnce:
+        coming.over()
+        _stop_at_once(chosen, hub, network, admin_token)
+        return 130
+
+
+def _pause_servers(client: HubClient) -> None:
+    try:
+        for server in stopping.pause_all(client):
+            say(f"  {server} is still running: the next start finds it.")
+    except HubError as error:
+        say(f"The hub does not say what runs ({error}). Servers that run go on in their sandboxes: start again to find them.")
 
 
 def _until_asked(chosen: Settings, hub: HubProcess, tokens: dict[str, Any]) -> int:
     """Start, tell people, and wait; returns only when the Hub ends by itself."""
+    ran = lost.ran(chosen)
     with step("starting the hub"):
         hub.start()
     tokens.update(people.welcome(chosen))
+    _tell_of_lost(chosen, tokens["admin_token"], ran)
     if chosen.ready_file:
         readyfile.write(Path(chosen.ready_file), tokens)
     _announce(chosen, tokens)
@@ -141,9 +156,17 @@ def _until_asked(chosen: Settings, hub: HubProcess, tokens: dict[str, Any]) -> i
     return 1
 
 
-def _close(chosen: Settings, hub: HubProcess) -> None:
-    """Tokens worthless, file gone, Hub and proxy ended."""
-    if hub.alive():
+def _tell_of_lost(chosen: Settings, admin_token: str, ran: Sequence[stopping.Running]) -> None:
+    """In one line."""
+    names = [str(server) for server in lost.lost(HubClient(chosen.hub_api_url, admin_token), ran)]
+    if names:
+        count = f"{len(names)} server{'s' if len(names) > 1 else ''}"
+        say(f"Lost since the last start: the memory of {count} that ran ({', '.join(names)}); files and earlier pauses are kept.")
+
+
+def _close(chosen: Settings, hub: HubProcess, *, revoke: bool = True) -> None:
+    """Tokens worthless (where some were given out), file gone, Hub and proxy ended."""
+    if revoke and hub.alive():
         try:
             people.revoke(chosen)
         except HubError as error:
@@ -175,8 +198,9 @@ def _stop_at_once(chosen: Settings, hub: HubProcess, network: Network, admin_tok
 class HubProcess:
     """The Hub as a child, in a session of its own: a Ctrl-C at the terminal reaches the command only."""
 
-    def __init__(self, chosen: Settings) -> None:
+    def __init__(self, chosen: Settings, coming: Signals) -> None:
         self._settings = chosen
+        self._coming = coming
         self._log = chosen.logs / "hub.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -187,7 +211,7 @@ class HubProcess:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTERHUB_", "CONFIGPROXY_", "JPY_"))}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         environment[MARK] = chosen.state
-        with _log_file(self._log) as log:
+        with _log_file(self._log) as log, self._coming.held():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterhub", "-f", str(write_config(chosen))],
                 cwd=chosen.hub,
@@ -309,43 +333,3 @@ def _only_one(state: Path) -> Iterator[None]:
         lock.write(str(os.getpid()))
         lock.flush()
         yield
-
-
-@contextmanager
-def signals() -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or SIGHUP raises Asked; a Ctrl-C that a person may have pressed after that raises AtOnce, once.
-
-    Only a person presses twice: make and sudo send signals on to us that the process group has given us already.
-    """
-    raised: list[type[Exception]] = []
-    first = 0.0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
-        if not raised:
-            raised.append(Asked)
-            first = time.monotonic()
-            raise Asked
-        if number == signal.SIGINT and AtOnce not in raised and time.monotonic() - first > SAME_SECONDS:
-            raised.append(AtOnce)
-            raise AtOnce
-
-    with _handled(handle):
-        yield
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """What is done now is done to its end: it takes a moment, and half of it would stay on the machine."""
-    with _handled(signal.SIG_IGN):
-        yield
-
-
-@contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -57,7 +57,7 @@ def configure_demo(c: Any, state: str) -> None:
     hub = c.JupyterHub
     hub.bind_url = settings.url
     hub.hub_bind_url = f"http://{settings.hub_host}:{settings.hub_port}"
-    hub.db_url = database(settings.hub / "jupyterhub.sqlite")
+    hub.db_url = database(settings.database)
     hub.upgrade_db = True
     hub.cookie_secret = bytes.fromhex(settings.cookie_secret)
     hub.cleanup_servers = False  # servers live through a restart of the Hub

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 TICK = 10.0
 """Seconds between signs of life where the output is no terminal; on a terminal the line is renewed each second."""
@@ -16,12 +18,17 @@ class Stopped(Exception):
     """It cannot go on; the message is one sentence with the way out."""
 
 
-def say(text: str = "", *, end: str = "\n") -> None:
-    """Print a line at once. A terminal that went away is no reason to stop pausing servers."""
+def say(text: str = "", *, end: str = "\n", to: TextIO | None = None) -> None:
+    """Print a line at once. A terminal that went away is no reason to stop pausing servers: nothing is said any more then."""
+    where = to or sys.stdout
     try:
-        print(text, end=end, flush=True)
-    except OSError:
+        print(text, end=end, flush=True, file=where)
+    except BlockingIOError:  # a pipe that nobody reads just now
         pass
+    except OSError:
+        nobody = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nobody, where.fileno())  # what is still in the buffer goes there, and does not fail when the command ends
+        os.close(nobody)
 
 
 @contextmanager

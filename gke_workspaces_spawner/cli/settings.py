@@ -61,6 +61,11 @@ class Settings:
         return Path(self.state, "logs")
 
     @property
+    def database(self) -> Path:
+        """The Hub's."""
+        return self.hub / "jupyterhub.sqlite"
+
+    @property
     def tickets(self) -> Path:
         """The tickets to log in with."""
         return self.hub / "tickets.sqlite"

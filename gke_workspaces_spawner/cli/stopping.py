@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from ..hubclient import HubClient, HubError
 from ..sandbox import Sandboxes
+from ..sandbox.room import Room, rooms
 from .people import users
 from .say import say
 from .settings import Settings
@@ -18,7 +19,9 @@ from .settings import Settings
 POLL = 0.2
 READY_SECONDS = 60.0
 """How long a server that is just starting is waited for before it is left to itself."""
-DONE = frozenset({"paused", "unproven"})
+RESUMING = frozenset({"waiting", "restoring"})
+CONFLICT = 409
+"""Status of a call that does not fit the phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,56 +52,96 @@ def running(client: HubClient) -> dict[Running, dict[str, Any]]:
 
 
 def pause_all(client: HubClient) -> list[Running]:
-    """Pause everything that runs; returns what could not be paused, each said with its reason."""
-    waiting = running(client)
+    """Pause everything that runs, also what somebody starts meanwhile; returns what could not be paused, each said with its reason."""
+    waiting = list(running(client))
     if not waiting:
         return []
     say(f"Pausing {len(waiting)} server{'s' if len(waiting) > 1 else ''}; press Ctrl-C again to stop at once (what is not paused is lost).")
     begin = time.monotonic()
-    asked: dict[Running, str] = {}
+    looks: dict[Running, _Look] = {}
     left: list[Running] = []
     while waiting:
-        for server in list(waiting):
+        undecided = []
+        for server in waiting:
+            look = looks.setdefault(server, _Look(client, server, time.monotonic()))
             try:
-                outcome = _next(client, server, asked, time.monotonic() - begin)
+                outcome = look.next()
             except HubError as error:
                 outcome = f"could not be paused: {error}"
             if outcome is None:
-                continue
-            del waiting[server]
-            if outcome:
+                undecided.append(server)
+            elif outcome:
                 say(f"  {server}: {outcome}")
                 left.append(server)
-            else:
+            elif not look.paused:
+                look.paused = True
                 say(f"  {server}: paused after {time.monotonic() - begin:.1f} s")
+        waiting = list(dict.fromkeys([*undecided, *(server for server in running(client) if server not in left)]))
         if waiting:
             time.sleep(POLL)
     return left
 
 
-def _next(client: HubClient, server: Running, asked: dict[Running, str], seconds: float) -> str | None:
-    """One look at a server: ``None`` = go on looking, ``""`` = paused, else why it is not."""
-    record = client.call("GET", f"{server.path}/pause")
-    phase = str(record.get("phase"))
-    if phase == "paused":
-        return ""
-    if phase in DONE:
-        return f"is {phase} and stays: {record.get('sentence', '')}"
-    if server not in asked and phase == "running":
-        model = running(client).get(server)
+class _Look:
+    """Looks at one server again and again, and asks for what it needs to be paused."""
+
+    def __init__(self, client: HubClient, server: Running, begin: float) -> None:
+        self._client = client
+        self._server = server
+        self._begin = begin
+        self._asked = False
+        self._cancelled: set[str] = set()
+        self._said = "running"
+        self.paused = False
+
+    def next(self) -> str | None:
+        """``None`` = go on looking, ``""`` = paused (or stopped by somebody), else why it is not."""
+        record = self._client.call("GET", f"{self._server.path}/pause")
+        phase = str(record.get("phase"))
+        if phase == "paused":
+            self._asked = False  # somebody may resume it before all others are paused
+            return "" if record.get("intent") == "none" else None
+        self.paused = False
+        if phase != self._said:
+            self._said = phase
+            if phase != "running":
+                say(f"  {self._server}: {phase}")
+        if phase == "unproven":
+            return f"is unproven and stays: {record.get('sentence', '')}"
+        if phase in RESUMING:
+            self._cancel(record["pause"]["id"])
+            return None
+        return self._pause(record) if phase == "running" else None
+
+    def _cancel(self, pause_id: str) -> None:
+        """A resume that is broken off is paused again at once, and one that waits for room would take long."""
+        if pause_id not in self._cancelled:
+            self._cancelled.add(pause_id)
+            try:
+                self._client.call("POST", f"{self._server.path}/pause/{pause_id}/cancel", {})
+            except HubError as error:
+                if error.status != CONFLICT:  # it has ended meanwhile
+                    raise
+
+    def _pause(self, record: dict[str, Any]) -> str | None:
+        if self._asked:
+            return f"could not be paused and goes on: {record.get('sentence') or record.get('reason') or 'no reason given'}"
+        model = running(self._client).get(self._server)
         if model is None:
             return ""  # it was stopped meanwhile
         if model.get("ready") and not model.get("pending"):
-            client.call("POST", f"{server.path}/pause", {})
-            asked[server] = ""
+            self._client.call("POST", f"{self._server.path}/pause", {})
+            self._asked = True
             return None
+        seconds = time.monotonic() - self._begin
         return None if seconds < READY_SECONDS else f"is still starting after {READY_SECONDS:.0f} s and goes on"
-    if server in asked and phase == "running":
-        return f"could not be paused and goes on: {record.get('sentence') or record.get('reason') or 'no reason given'}"
-    if asked.get(server) != phase:
-        asked[server] = phase
-        say(f"  {server}: {phase}")
-    return None
+
+
+def alive(settings: Settings) -> int:
+    """How many sandboxes of the state folder run; needs no Hub."""
+    state = Path(settings.state)
+    sentries = [Room(state, each).sentry() for each in rooms(state)]
+    return sum(sentry is not None and sentry.alive() for sentry in sentries)
 
 
 def end_sandboxes(settings: Settings, network: Any) -> tuple[str, ...]:
