@@ -19,7 +19,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 
 from . import procfs
@@ -161,26 +161,49 @@ class Freezer:
     def _stop_all(self) -> dict[int, Stat]:
         """Everything of the user, standing. Raises :class:`Unfrozen`."""
         end = time.monotonic() + FREEZE_SECONDS
-        before: set[tuple[int, int]] | None = None
+        before: _Look | None = None
+        stood = False
+        """Whether nothing ran at the look before."""
+        names: set[str] = set()
         while True:
-            found = _users()
-            running = {pid: stat for pid, stat in found.items() if not _stands(stat)}
-            if not running:
-                now = {(stat.pid, stat.started) for stat in found.values()}
-                if now == before:
-                    return found  # nothing ran when this look began, so nothing can have been made since
-                before = now
-                continue
-            before = None
+            look = _look()
+            running = {pid: stat for pid, stat in look.users.items() if not _stands(stat)}
+            if before is not None and stood and not running and look.same(before):
+                return look.users  # nothing ran when this look began, so nothing can have been made since
             refused = [stat.name for stat in running.values() if not _may_signal(stat.pid)]
             if refused:
                 raise NotPermitted(refused)
             if time.monotonic() >= end:
-                raise Incomplete(stat.name for stat in running.values())
-            top = [stat for stat in running.values() if stat.parent not in running]
-            for stat in top:
-                self._stop(stat)
-            _wait(top, min(end, time.monotonic() + ROUND_SECONDS))
+                raise Incomplete(names | {stat.name for stat in running.values()})
+            until = min(end, time.monotonic() + ROUND_SECONDS)
+            if before is None or not running.keys().isdisjoint(before.listed):
+                top = [stat for stat in running.values() if stat.parent not in running]
+                for stat in top:
+                    self._stop(stat)
+                _wait(top, until)
+            elif running or stood:
+                names = self._stop_newcomers(look.listed - look.unread - running.keys(), until)
+            before, stood = look, not running
+
+    def _stop_newcomers(self, known: Set[int], until: float) -> set[str]:
+        """Stop what came after all that is ``known`` stood, each as soon as it is listed; names of what was still running.
+
+        A process that is ever another one (it forks and ends) is not there any more when a look at everything is over.
+        """
+        known = set(known)
+        moving: set[str] = set()
+        while time.monotonic() < until:
+            fresh = {pid: procfs.stat(pid) for pid in procfs.pids() if pid not in known}
+            running = [stat for stat in fresh.values() if stat is not None and stat.state not in STANDS | ENDED]
+            for stat in running:
+                parent = fresh.get(stat.parent)
+                if parent is None or parent.state in STANDS:
+                    self._stop(stat)
+            known |= {pid for pid, stat in fresh.items() if stat is not None and stat.state in ENDED}
+            moving = {stat.name for stat in running}
+            if not running and None not in fresh.values():
+                break
+        return moving
 
     def _stop(self, stat: Stat) -> None:
         try:
@@ -213,7 +236,7 @@ class Freezer:
         """Whether the same processes stand as at the freeze and none of them ran meanwhile; once broken, for ever."""
         if self._broken:
             return False
-        found = _users()
+        found = _look().users
         differ = {stat.name for pid, stat in found.items() if not _stands(stat) or _traces(stat) != self._traces.get(pid)}
         gone = len(self._traces.keys() - found.keys())
         if differ or gone:
@@ -239,14 +262,31 @@ class Freezer:
                 self.release("limit")
 
 
-def _users() -> dict[int, Stat]:
+@dataclass(frozen=True)
+class _Look:
+    """One look at the pid namespace."""
+
+    listed: frozenset[int]
+    users: dict[int, Stat]
     """All processes that are to stand: not this one, not what it descends from, not pid 1, not what has ended."""
-    found = procfs.processes()
+    unread: frozenset[int] = frozenset()
+    """Listed, and gone before they could be looked at."""
+
+    def same(self, other: _Look) -> bool:
+        """Whether the same processes were there, and none came or went while this looked at them one by one."""
+        mine, others = ({(stat.pid, stat.started) for stat in look.users.values()} for look in (self, other))
+        return not self.unread and self.listed == other.listed and mine == others
+
+
+def _look() -> _Look:
+    listed = procfs.pids()
+    found = {pid: stat for pid in listed if (stat := procfs.stat(pid)) is not None}
     spared, pid = {1}, os.getpid()
     while pid in found and pid not in spared:
         spared.add(pid)
         pid = found[pid].parent
-    return {pid: stat for pid, stat in found.items() if pid not in spared and not _ended(stat)}
+    users = {pid: stat for pid, stat in found.items() if pid not in spared and not _ended(stat)}
+    return _Look(frozenset(listed), users, frozenset(listed) - found.keys())
 
 
 def _ended(stat: Stat) -> bool:

@@ -53,9 +53,9 @@ def _numbers(path: str) -> list[int]:
         return []
 
 
-def processes() -> dict[int, Stat]:
-    """Everything in this pid namespace, by pid."""
-    return {pid: found for pid in _numbers("/proc") if (found := stat(pid)) is not None}
+def pids() -> list[int]:
+    """Everything in this pid namespace."""
+    return _numbers("/proc")
 
 
 def threads(pid: int) -> list[Stat]:

@@ -112,6 +112,43 @@ async def test_a_family_of_processes_stands_and_goes_on(server: Pod, checkpoint:
     assert (await server.tab("api/contents/new.txt", "PUT", {"type": "file", "format": "text", "content": "x"})).code == 201
 
 
+EVER_ANOTHER = """
+import mmap, subprocess, sys
+chain = '''
+import mmap, os
+links = mmap.mmap(0, 1)
+while True:
+    links[0] = (links[0] + 1) % 256
+    if os.fork(): os._exit(0)
+'''
+file = open(f"links{number}", "w+b")
+file.truncate(1)
+links = mmap.mmap(file.fileno(), 1)
+subprocess.Popen([sys.executable, "-I", "-S", "-c", chain], stdin=file)
+def grow():
+    seen = links[0]
+    while links[0] == seen: pass
+for _ in range(100): grow()
+print("ready")
+"""
+
+
+async def test_processes_that_are_ever_another_one_and_never_rest_stand_too(plain: Pod) -> None:
+    """Three families that fork and end as fast as they can; a look at everything finds one, and it is gone before its signal."""
+    kernel_id = await plain.kernel()
+    for number in range(3):
+        assert await plain.run(kernel_id, f"number = {number}\n{EVER_ANOTHER}") == "ready\n"
+    for pause_id in ("p1", "p2", "p3", "p4", "p5"):
+        answer = await plain.freeze(pause_id)
+        assert answer.code == 200, answer.body
+        assert stand(plain)
+        links = [path.read_bytes() for path in sorted(plain.home.glob("links*"))]
+        assert read(await plain.hub("frozen", {"pause_id": pause_id, "seconds": 9}))["frozen"] is True
+        assert [path.read_bytes() for path in sorted(plain.home.glob("links*"))] == links
+        assert read(await plain.hub("thaw", {"pause_id": pause_id})) == {"thawed": True}
+        assert await plain.run(kernel_id, "for _ in range(100): grow()\nprint('goes on')") == "goes on\n"
+
+
 async def test_a_terminals_jobs_come_back_as_they_were(server: Pod, checkpoint: CheckpointFile | None) -> None:
     """One in the foreground that runs, and one that the user had stopped."""
     terminal = await server.terminal()
