@@ -7,10 +7,14 @@ import logging
 from ..kube import facts, manifest, reading
 from ..kube.client import EVENT, NODE, POD, SECRET, Cluster, Object
 from ..kube.errors import AlreadyExists, Forbidden
+from ..lifecycle.model import Want
 from ..lifecycle.ports import Clock, Server
 from ..lifecycle.reasons import Refused, TryLater
 from . import gke_objects as objects
 from .gke_settings import FORCE_AFTER, LOOK, Settings, in_our_words, lineage_of
+
+PLACED, PLACED_LOOK = 1.0, 0.1
+"""Seconds that the scheduler may take for a pod that fits somewhere, and between looks at it; everybody else waits in turns."""
 
 
 class Pods:
@@ -21,7 +25,7 @@ class Pods:
         self._settings = settings
         self._namespace = settings.namespace
         self._hub = hub
-        self._clock = clock
+        self.clock = clock
         self._log = log
 
     # ------------------------------------------------------------ looking
@@ -38,6 +42,15 @@ class Pods:
     async def alive(self, server: Server) -> bool:
         """Whether anything of the server runs, or waits to."""
         return any(reading.runs(pod) for pod in await self.of(server))
+
+    async def running(self, server: Server) -> bool:
+        """Whether the server's pod runs, as far as the API server can be asked now."""
+        try:
+            with in_our_words("cluster_unreachable"):
+                pod = await self.the(server)
+        except TryLater:
+            return False
+        return pod is not None and reading.phase(pod) == "Running"
 
     async def events(self, pod: Object) -> list[Object]:
         """What was said of that very pod."""
@@ -104,7 +117,7 @@ class Pods:
         """
         name = pod["metadata"]["name"]
         with in_our_words("start_failed"):
-            end = self._clock.time() + self._settings.remove_seconds
+            end = self.clock.time() + self._settings.remove_seconds
             while True:
                 try:
                     await self._cluster.create(POD, self._namespace, pod)
@@ -115,12 +128,12 @@ class Pods:
                         return
                     if there is not None and (there["metadata"].get("labels") or {}).get(facts.HUB, self._hub) != self._hub:
                         raise Refused("start_failed", f"pod {name} belongs to another hub in this namespace") from None
-                    if self._clock.time() > end:
+                    if self.clock.time() > end:
                         raise
                     if there is not None and not there["metadata"].get("deletionTimestamp"):
                         self._log.info("Ending pod %s, which is in the way of %s", name, server.key)
                         await self.end(there)
-                    await self._clock.sleep(LOOK)
+                    await self.clock.sleep(LOOK)
 
     @staticmethod
     def _is_the_same(there: Object, pod: Object) -> bool:
@@ -137,14 +150,14 @@ class Pods:
     async def remove(self, server: Server) -> None:
         """End the pods of the server and see them gone. Raises ``TryLater('remove_failed')`` when one does not go."""
         with in_our_words("remove_failed"):
-            begun = self._clock.time()
+            begun = self.clock.time()
             asked: set[str] = set()
             forced: set[str] = set()
             while True:
                 pods = await self.of(server)
                 if not pods:
                     return
-                waited = self._clock.time() - begun
+                waited = self.clock.time() - begun
                 for pod in pods:
                     uid = pod["metadata"]["uid"]
                     if uid not in asked:
@@ -156,19 +169,29 @@ class Pods:
                         await self._cluster.delete(POD, self._namespace, pod["metadata"]["name"], uid=uid, grace=0)
                 if waited > self._settings.remove_seconds:
                     raise TryLater("remove_failed", f"pod {pods[0]['metadata']['name']} is still there")
-                await self._clock.sleep(LOOK)
+                await self.clock.sleep(LOOK)
 
-    async def in_line(self, server: Server, pod: Object) -> str | None:
-        """Put the pod in line for a node, once; the reason code of what it waits for, or None when it had one (it may have crashed)."""
+    async def in_line(self, server: Server, pod: Object) -> Want | None:
+        """Put the pod in line for a node, once; what it waits for, or None when it had one (it may have crashed)."""
         there = await self.the(server)
         if there is None:
             await self.create(server, pod)
-            return "waiting_for_scheduler"
+            return None if await self._is_placed(server) else Want("waiting_for_scheduler")
         if not self._is_the_same(there, pod):
             await self.end(there)
-            return "waiting_for_scheduler"
+            return Want("waiting_for_scheduler")
         if reading.bound(there):
             return None
         code, message = reading.why_waiting(there, await self.events(there))
         self._log.debug("%s waits: %s: %s", server.key, code, message)
-        return code
+        return Want(code, message)
+
+    async def _is_placed(self, server: Server) -> bool:
+        """Whether a pod that was just created has its node within a moment, as it has where there is room."""
+        end = self.clock.time() + PLACED
+        while self.clock.time() < end:
+            there = await self.the(server)
+            if there is not None and reading.bound(there):
+                return True
+            await self.clock.sleep(PLACED_LOOK)
+        return False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..lifecycle.model import Json, SnapshotManifest, manifest_from_json, manifest_to_json
+from ..lifecycle.model import Json, SnapshotManifest, Want, manifest_from_json, manifest_to_json
 from ..lifecycle.pace import first_guess
 from ..lifecycle.ports import Abilities, Estimate, Failed, Nothing, Observation, Saved, SaveRequest, Saving, Server, Signal
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater
@@ -18,6 +18,7 @@ from ..sandbox import Failed as SandboxFailed
 from ..sandbox import SandboxError, Sandboxes, SandboxSpec
 from ..sandbox import Saved as SandboxSaved
 from ..sandbox import Saving as SandboxSaving
+from ..sandbox.diskroom import meminfo
 
 SAVE_BYTES_A_SECOND = 1.5e9
 """First guess, replaced by what this machine's own saves took (design: estimates come from measurements)."""
@@ -53,7 +54,7 @@ def _in_our_words() -> Iterator[None]:
 class GVisorEngine:
     """Implements :class:`~..lifecycle.ports.Engine`."""
 
-    abilities = Abilities(name="gvisor", freezes=True, cancel_while_saving=True, gpu=False, tpu=False)
+    abilities = Abilities(name="gvisor", freezes=True, gpu=False, tpu=False)
 
     def __init__(self, sandboxes: Sandboxes, log: logging.Logger, memory_reserve: int) -> None:
         """``memory_reserve``: bytes of this machine's memory that stay free when a server is restored."""
@@ -164,19 +165,20 @@ class GVisorEngine:
             raise Refused("policy_changed", f"the memory limit is {today['memory_limit']} bytes today")
         return {"spec": {**saved, "memory_limit": today.get("memory_limit")}, "secret_env": {}, "snapshot_id": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
         """Whether it fits into free memory, beside the restores whose pages are still being loaded.
 
         Raises :class:`~..lifecycle.reasons.Refused` when it would not fit if nothing else ran: there is nothing to wait for.
         """
-        now, memory = time.monotonic(), _memory()
+        now, memory = time.monotonic(), meminfo()
         if memory["MemTotal"] < manifest.bytes + self._reserve:
             free = memory["MemTotal"] - self._reserve
             raise Refused("not_enough_memory", f"it needs {manifest.bytes:,} bytes, this machine has {max(0, free):,} for servers")
         self._promised = {other: promise for other, promise in self._promised.items() if promise[1] > now}
         loading = sum(size for other, (size, _until) in self._promised.items() if other != sandbox_id(server))
-        if memory["MemAvailable"] < loading + manifest.bytes + self._reserve:
-            return "not_enough_memory"
+        free = memory["MemAvailable"] - loading - self._reserve
+        if free < manifest.bytes:
+            return Want("not_enough_memory", f"it needs {manifest.bytes:,} bytes, {max(0, free):,} are free for servers")
         self._promised[sandbox_id(server)] = (manifest.bytes, now + LOADING_SECONDS + manifest.bytes / SLOWEST_LOADING)
         return None
 
@@ -225,10 +227,3 @@ class GVisorEngine:
             if manifest is not None:
                 found.append(manifest)
         return tuple(found)
-
-
-def _memory() -> dict[str, int]:
-    """``MemTotal``, ``MemAvailable`` and what else ``/proc/meminfo`` counts of the host's memory, bytes."""
-    with open("/proc/meminfo", encoding="ascii") as lines:
-        rows = (line.split() for line in lines)
-        return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}

@@ -100,17 +100,19 @@ class Workspaces:
 
     def guest_secret(self, key: Key) -> str:
         """The secret shared with the server extension of that server's lineage, hex."""
-        hub_key = hmac.new(self.internals.cookie_secret, b"gke-workspaces/hub/v1", hashlib.sha256).digest()
-        return guest_secret(hub_key, self.store.read(key).owner.lineage)
+        return guest_secret(self._derived("hub"), self.store.read(key).owner.lineage)
 
     def cancel_ticket(self, key: Key, pause_id: str) -> str:
         """Lets whoever holds it cancel that one pause and nothing else, hex: for the tab that asked for it.
 
         The tab has no token of the Hub, and a frozen server cannot ask for it. Worthless once the pause has ended.
         """
-        hub_key = hmac.new(self.internals.cookie_secret, b"gke-workspaces/cancel/v1", hashlib.sha256).digest()
         owner = self.store.read(key).owner
-        return hmac.new(hub_key, f"{owner.user_id}/{owner.lineage}/{pause_id}".encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self._derived("cancel"), f"{owner.user_id}/{owner.lineage}/{pause_id}".encode(), hashlib.sha256).hexdigest()
+
+    def _derived(self, use: str) -> bytes:
+        """The Hub's own key for that use: nothing of ours is made from its cookie secret directly."""
+        return hmac.new(self.internals.cookie_secret, f"gke-workspaces/{use}/v1".encode(), hashlib.sha256).digest()
 
     def _url_of(self, key: Key) -> str | None:
         spawner = self.internals.spawner(key)

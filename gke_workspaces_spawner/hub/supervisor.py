@@ -14,7 +14,7 @@ from typing import Any
 from ..lifecycle.drive import STEPS, drive, follow_up, retain
 from ..lifecycle.model import Key, Workspace
 from ..lifecycle.pausing import begin_pause
-from ..lifecycle.phases import RESUME_UNDER_WAY, Call, Intent, Phase
+from ..lifecycle.phases import PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Call, Intent, Phase
 from ..lifecycle.ports import Ports, Server
 from ..lifecycle.reasons import Conflict, LifecycleError, Refused, TryLater
 from ..lifecycle.resuming import begin_discard, begin_resume, interrupted, retry
@@ -48,6 +48,8 @@ class Supervisor:
         self._tries: dict[Key, int] = {}
         """How often in a row the moment was against a drive."""
         self._afters: dict[asyncio.Task[None], Key] = {}
+        self._leaving: set[Key] = set()
+        """Servers that the Hub removes as soon as they are paused."""
         self._comparison: asyncio.Task[None] | None = None
         self.reconcile: Callable[[], Awaitable[None]] | None = None
         """What else has to agree with the records, looked at after every kick."""
@@ -116,7 +118,8 @@ class Supervisor:
     async def _after(self, key: Key) -> None:
         """What a drive that has ended makes possible; not part of it, since the Hub waits for drives in ``poll`` and ``stop``."""
         try:
-            await follow_up(self._ports, key)
+            if key not in self._leaving:
+                await follow_up(self._ports, key)
             await retain(self._ports, key)
         except LifecycleError as error:
             self._log.warning("What follows the drive of %s did not work, the next kick tries again: %s", key, error)
@@ -176,14 +179,26 @@ class Supervisor:
         return workspace
 
     def stopped(self, key: Key) -> asyncio.Future[None]:
-        """What the Hub's "stop, then remove the server" waits for: done only when paused, an error when the pause failed."""
-        task = asyncio.ensure_future(self._stopped(key))
-        task.add_done_callback(lambda t: t.cancelled() or t.exception())
-        return task
+        """What the Hub waits for that was asked to remove a server in the middle of its pause: done when nothing of it runs.
+
+        Cancelled (the Hub gives the removal up without a word) where the server cannot be stopped; the log says why.
+        """
+        return asyncio.ensure_future(self._stopped(key))
 
     async def _stopped(self, key: Key) -> None:
-        if (await self.join(key)).phase is not Phase.PAUSED:
-            raise Conflict("pause_failed")
+        self._leaving.add(key)
+        try:
+            phase = (await self.join(key)).phase
+            while phase in PAUSE_UNDER_WAY:  # an outage: the drive is begun again by itself
+                await self._store.changed(key)
+                phase = self._store.read(key).phase
+            if phase is Phase.RUNNING:  # the pause came to nothing
+                await self._ports.hub.stop(key)
+        except Exception as error:
+            self._log.exception("%s, whose removal was asked for while it was paused, is not removed", key)
+            raise asyncio.CancelledError from error
+        finally:
+            self._leaving.discard(key)
 
     async def resume(self, key: Key) -> Workspace:
         """Begin a resume and wait until the process has proved itself, another one is up, or it is paused again.

@@ -161,7 +161,7 @@ _PAUSING = _no("pause_under_way")
 _RESUMING = _no("resume_under_way")
 _DISCARDING = _no("discard_under_way")
 _UNPROVEN = _no("unproven")
-_REMOVED_LATER = "when it is paused the Hub removes it, and its snapshots are deleted with it; it stays when the pause comes to nothing"
+_REMOVED_LATER = "when it is paused, or its pause has come to nothing, the Hub removes it, and its snapshots are deleted with it"
 
 CALLS: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
     {

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, Workspace
+from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, Want, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,6 @@ class Abilities:
     name: str
     freezes: bool
     """The engine freezes the processes itself; else the server extension has to (:class:`Freeze`)."""
-    cancel_while_saving: bool
     gpu: bool
     tpu: bool
     reserves: bool = False
@@ -151,8 +150,8 @@ class Engine(Protocol):
         Raises ``Refused('policy_changed')`` when the manifest holds what today's plain spec would not grant.
         """
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
-        """``None`` when a restore fits now; else the reason code to show while waiting.
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
+        """``None`` when a restore fits now; else what it waits for.
 
         ``launch``: what is to be started, for an engine that reserves.
         """
@@ -285,8 +284,8 @@ class Store(Protocol):
     def ask(self, key: Key, intent: Intent) -> Workspace:
         """Record an intent (any time, without the lock)."""
 
-    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
-        """How far the phase is, and the reason code of what it waits for: for people, kept in memory alone."""
+    def note_progress(self, key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
+        """How far the phase is, and what it waits for: for people, kept in memory alone."""
 
     async def asked(self, key: Key) -> Intent:
         """Wait until an intent other than NONE is recorded; returns it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from . import proof, receipt
-from .model import Attempt, Clocks, Move, Pause, SnapshotManifest, SnapshotState, Workspace
+from .model import Attempt, Clocks, Move, Pause, SnapshotManifest, SnapshotState, Want, Workspace
 from .phases import Call, Intent, Phase
 from .ports import Absent, Ports, Restored, Signal
 from .reasons import Conflict, Lost, Refused, TryLater
@@ -129,15 +129,15 @@ async def waiting(ports: Ports, workspace: Workspace) -> Move | None:
                 manifest = await _manifest(ports, workspace)
             if launch is None and ports.engine.abilities.reserves:
                 launch = ports.engine.launch(manifest, await ports.hub.plain_launch(workspace.key))
-            code = await ports.engine.capacity(server, manifest, launch)
+            want = await ports.engine.capacity(server, manifest, launch)
         except TryLater as error:  # an outage is waited out like any other want of room
-            code = error.code
-        if code is None:
+            want = Want(error.code, error.detail)
+        if want is None:
             clocks = replace(pause.clocks, capacity_found=ports.clock.time())
             return Move(Phase.RESTORING, pause=replace(pause, clocks=clocks))
         if ports.clock.time() >= until:
-            return await give_up(ports, workspace, code)
-        ports.store.note_progress(workspace.key, None, code)
+            return await give_up(ports, workspace, want.code, want.detail)
+        ports.store.note_progress(workspace.key, None, want)
         await ports.clock.sleep(ports.limits.capacity_poll)
 
 

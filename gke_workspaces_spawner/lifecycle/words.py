@@ -99,7 +99,7 @@ def describe(workspace: Workspace, now: float) -> Sentence:
     elif workspace.phase in (Phase.CHECKPOINTING, Phase.RESTORING) and workspace.progress is not None and not code:
         text = f"{text[:-1]} ({round(100 * workspace.progress)} %)."
     elif workspace.phase is Phase.WAITING and workspace.waits_for:
-        text += f" {reason(workspace.waits_for).sentence}"
+        text += f" {reason(workspace.waits_for.code).sentence}"
     elif workspace.phase is Phase.RESTORING and code:
         text = f"Going back to paused: {reason(code).sentence}"
     if workspace.intent is Intent.CANCEL:
@@ -118,13 +118,13 @@ def _kernels(count: int) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people, in decimal units as disks are sold."""
+    """Bytes for people, in decimal units as disks are sold; two digits at the least, as the pages and JupyterLab say it."""
     number = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit in ("B", "kB") else f"{number:.1f} {unit}"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if number < 999.5 or unit == "TB":
+            break
         number /= 1000
-    return f"{number:.1f} TB"
+    return f"{number:.1f} {unit}" if unit != "B" and number < 9.95 else f"{number:.0f} {unit}"
 
 
 def age(seconds: float) -> str:

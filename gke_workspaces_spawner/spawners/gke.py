@@ -3,8 +3,8 @@
 The class alone changes nothing: without ``pausable`` the pod, the claim and every setting are KubeSpawner's own. With it the pod gets
 what pausing needs (:mod:`..kube.manifest`), and pause and resume are the lifecycle's; here are manifests and the way into KubeSpawner.
 
-KubeSpawner calls its own ``stop`` in three places that are no stop of the Hub's; so ``stop`` acts on the phase, and in the middle of a
-launch on the pod alone.
+KubeSpawner calls its own ``stop`` in three places that are no stop of the Hub's; so ``stop`` acts on the phase, in the middle of a
+launch on the pod alone, and in the middle of a look at a server that has ended not at all: what is kept of that is offered.
 """
 
 from __future__ import annotations
@@ -53,8 +53,11 @@ PROFILE_SETTINGS = ("pausable", "post_checkpoint")
 """Settings that a profile's ``gke`` entry may give."""
 CRASH_LOOK = 1.0
 """Seconds between two looks at whether a restore has crashed."""
+RUNS_LOOK = 0.2
+"""Seconds between two looks at whether a restored pod runs."""
 
 _launching: contextvars.ContextVar[bool] = contextvars.ContextVar("launching", default=False)
+_looking: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", default=False)
 
 
 class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: ignore[misc]  # KubeSpawner is untyped
@@ -299,21 +302,29 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
         server = self.workspaces.server(self.workspace_key)
         self._pod_to_restore, self.pod_name = pod, pod["metadata"]["name"]
         hook, self.modify_pod_hook = self.modify_pod_hook, None  # the saved pod has been through it
-        starting = asyncio.ensure_future(KubeSpawner._start(self))
+        starting = asyncio.ensure_future(self._start_restored(server))
         try:
             while not starting.done():
                 await asyncio.wait({starting}, timeout=CRASH_LOOK)
                 message = None if starting.done() else await self._crash(server)
                 if message is not None:
                     raise Refused("restore_failed", message)
-            url: str = starting.result()
-            return url
+            return starting.result()
         except asyncio.TimeoutError as error:
             raise TryLater("restore_timeout", str(error)) from error
         finally:
             starting.cancel()
             await asyncio.wait({starting})
             self._pod_to_restore, self.modify_pod_hook = None, hook
+
+    async def _start_restored(self, server: Any) -> str:
+        """KubeSpawner's start, begun when the pod runs: it looks at a pod less and less often, which would cost every resume seconds."""
+        clock = self._engine.pods.clock
+        end = clock.time() + self.start_timeout
+        while clock.time() < end and not await self._engine.pods.running(server):
+            await clock.sleep(RUNS_LOOK)
+        url: str = await KubeSpawner._start(self)
+        return url
 
     async def _crash(self, server: Any) -> str | None:
         try:
@@ -362,6 +373,8 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
     # ------------------------------------------------------------ stop and poll
 
     async def stop(self, now: bool = False) -> None:
+        if _looking.get() and not self._is_plain:
+            return
         if _launching.get() and self._made_pausable:
             await self._engine.remove(self.workspaces.server(self.workspace_key))
         elif self._is_plain:
@@ -381,7 +394,11 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
 
     async def poll(self) -> int | None:
         if self.workspace.phase not in OPEN:
-            code: int | None = await KubeSpawner.poll(self)
+            token = _looking.set(True)
+            try:
+                code: int | None = await KubeSpawner.poll(self)
+            finally:
+                _looking.reset(token)
             if code is None or self._is_plain:
                 return code
         try:

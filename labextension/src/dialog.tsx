@@ -122,7 +122,7 @@ export async function showReceipt(text: IReceiptText, trans: Translate): Promise
         <p>{text.line}</p>
         {text.lost.length > 0 && (
           <>
-            <h3>{trans.__('Did not come back')}</h3>
+            <h3>{text.good ? trans.__('Did not come back') : trans.__('Why')}</h3>
             <List items={text.lost} />
           </>
         )}

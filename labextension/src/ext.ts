@@ -47,16 +47,27 @@ export class PauseExtension {
   }
 
   /**
-   * Look whether the server itself answers. Follows no redirect: the Hub sends an expired login to its login page.
+   * Look whether the server itself answers, and takes this tab's cookies too. A request has the page's own token, but a
+   * websocket has only the cookies: with those gone, the files would be there and every kernel stay disconnected.
    * Never rejects.
    */
   async probe(): Promise<Probe> {
+    const found = await this._ask(this.settings);
+    if (found.kind === 'up' && this.settings.token) {
+      const withCookies = await this._ask({ ...this.settings, token: '' });
+      return withCookies.kind === 'login' ? withCookies : found;
+    }
+    return found;
+  }
+
+  /** Follows no redirect: the Hub sends an expired login to its login page. */
+  private async _ask(settings: ServerConnection.ISettings): Promise<Probe> {
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(
         this._url('status'),
         { redirect: 'manual', cache: 'no-store' },
-        this.settings
+        settings
       );
     } catch {
       return { kind: 'down' };

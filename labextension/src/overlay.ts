@@ -72,6 +72,9 @@ export function face(view: View, trans: Translate): IFace | null {
     case 'phase': {
       const { follow, cancel } = view;
       const said = follow.reason ? [follow.reason.sentence, follow.reason.advice] : [];
+      if (follow.phase === 'waiting' && follow.detail) {
+        said.push(follow.detail);
+      }
       const resting = follow.phase === 'paused' || follow.phase === 'unproven';
       return {
         heading: heading(follow.phase, trans),

@@ -52,6 +52,8 @@ export interface IFollow {
   remaining?: number | null;
   sentence?: string;
   reason?: IReason | null;
+  /** More about the reason, or about what is waited for, as the machine or the cluster says it. */
+  detail?: string | null;
   actions?: string[];
   urls?: { page?: string; server?: string; start?: string };
   pause?: { id: string } | null;

@@ -12,11 +12,11 @@ export function size(bytes: number): string {
   let value = Math.max(0, bytes);
   let unit = 0;
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
-  while (value >= 1000 && unit < units.length - 1) {
+  while (value >= 999.5 && unit < units.length - 1) {
     value /= 1000;
     unit++;
   }
-  return `${value.toFixed(unit < 2 ? 0 : 1)} ${units[unit]}`;
+  return `${value.toFixed(unit > 0 && value < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
 
 /** Seconds as people read them. */
@@ -175,7 +175,8 @@ export function receiptText(receipt: IReceipt | null, fresh: boolean, trans: Tra
   );
   const notReturning = receipt?.before?.not_returning;
   const before = Array.isArray(notReturning) ? notReturning.filter(item => typeof item === 'string') : [];
-  const lost = [...(good ? [] : words(receipt?.reasons)), ...missing, ...before].filter(Boolean);
+  // Of a server that is another one everything is gone: only why, and whose memory that was.
+  const lost = [...(good ? before : words(receipt?.reasons)), ...missing].filter(Boolean);
   const seconds = receipt?.seconds;
   const details = words(receipt?.notes).filter(Boolean);
   if (typeof seconds?.pause === 'number') {

@@ -35,6 +35,13 @@ test('a phase is read out, with its progress and the way to the page where it ca
   expect(node.querySelector('a')!.pathname).toBe('/hub/workspaces/ann');
 });
 
+test('a resume that waits says for what, in the words of the machine or the cluster too', () => {
+  const waiting: View = { kind: 'phase', mine: false, follow: { phase: 'waiting', detail: '0/3 nodes are available' } };
+  expect(face(waiting, trans)!.more).toBe('0/3 nodes are available');
+  const paused: View = { kind: 'phase', mine: false, follow: { phase: 'paused', detail: 'write: no space left' } };
+  expect(face(paused, trans)!.more).toBe('');
+});
+
 test('Lab behind it is inert and gets its focus back afterwards', () => {
   document.getElementById('b')!.focus();
   overlay.present(PAUSING);

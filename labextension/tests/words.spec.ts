@@ -8,10 +8,11 @@ const phases = [...PHASES] as Phase[];
 test.each([
   [0, '0 B'],
   [999, '999 B'],
-  [1000, '1 kB'],
-  [212_000_000, '212.0 MB'],
+  [1000, '1.0 kB'],
+  [212_400_000, '212 MB'],
+  [999_600_000, '1.0 GB'],
   [6.4e9, '6.4 GB'],
-  [2e15, '2000.0 TB']
+  [2e15, '2000 TB']
 ])('%d bytes are %s, as on the pages of the Hub', (bytes, words) => {
   expect(size(bytes)).toBe(words);
 });
@@ -65,7 +66,7 @@ test('the receipt of a resume has seconds, size and what is back', () => {
     trans
   );
   expect(text.good).toBe(true);
-  expect(text.line).toBe('Your server resumed in 1.4 s, 212.0 MB. Back: 1 kernel and 2 terminals.');
+  expect(text.line).toBe('Your server resumed in 1.4 s, 212 MB. Back: 1 kernel and 2 terminals.');
   expect(text.lost).toEqual(['A connection to db.example.']);
   expect(text.details.join(' ')).toContain('paused for 2 h');
 });
@@ -80,6 +81,12 @@ test('a fresh server is never called resumed, whatever a receipt says', () => {
   const text = receiptText({ resumed: true, seconds: { resume: 1 } }, true, trans);
   expect(text.good).toBe(false);
   expect(text.line).not.toContain('resumed in');
+});
+
+test('of a server that is another one, what a resume does not bring back is no news', () => {
+  const before = { not_returning: ['Open network connections end.'] };
+  expect(receiptText({ resumed: true, before }, false, trans).lost).toEqual(before.not_returning);
+  expect(receiptText({ resumed: false, reasons: ['silent_cold_start'], before }, false, trans).lost).toHaveLength(1);
 });
 
 test('why it was not resumed is said in words, and codes of a newer Hub are left out', () => {

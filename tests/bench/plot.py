@@ -27,7 +27,7 @@ STEPS: dict[str, dict[str, tuple[str, ...]]] = {
         "records and tokens in the Hub's database": ("HubStore.commit", "JupyterHubPort.suspend_tokens"),
     },
     "resume": {
-        "network": ("Sandboxes._attach",),
+        "network": ("Launcher.attach",),
         "restore": ("Shim.restore",),
         "first answer and proof": ("HubGuest.restored",),
         "verify the pages (at the same time)": ("Shelf.verify",),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.hub.running import RunningHub
 from tests.sandbox.faulty_runsc import FaultyRunsc
@@ -14,12 +14,15 @@ from tests.sandbox.local_hub import local_hub, runsc
 
 CHROMIUM = "/usr/bin/chromium"
 
+PATIENCE = 30_000
+"""Milliseconds for what takes a moment, on a busy machine: a page that rests asks the Hub every 15 seconds at the least."""
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Without WebGL a terminal's screen is text in the page, which a test can read.
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-3d-apis"])
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        expect.set_options(timeout=PATIENCE)
         yield chromium
         chromium.close()
 
@@ -27,7 +30,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     made = browser.new_context(locale="en-GB", timezone_id="UTC", viewport={"width": 1100, "height": 800})
-    made.set_default_timeout(10_000)
+    made.set_default_timeout(PATIENCE)
     yield made
     made.close()
 

@@ -51,14 +51,42 @@ def open_notebook(hub: RunningHub, page: Page, server: str, name: str, layout: s
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=LAB)
 
 
+def outputs_of(page: Page, number: int) -> Locator:
+    return page.locator(".jp-Notebook .jp-Cell").nth(number).locator(".jp-OutputArea-output")
+
+
 def run_cell(page: Page, number: int) -> Locator:
-    """Run the cell; its outputs."""
+    """Run the cell; its outputs, which are those of this run."""
     cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
+    prompt = cell.locator(".jp-InputPrompt")
+    before = prompt.inner_text()
     cell.locator(".jp-Cell-inputWrapper .cm-content").click()
     expect(page.locator(".jp-Notebook.jp-mod-editMode .jp-Cell").nth(number)).to_have_class(re.compile("jp-mod-active"))
     page.keyboard.press("Control+Enter")
-    expect(cell.locator(".jp-InputPrompt")).not_to_have_text("[ ]:", timeout=LAB)
-    return cell.locator(".jp-OutputArea-output")
+    expect(prompt).not_to_have_text(before, timeout=LAB)  # `[*]:`, and the outputs of an earlier run are gone
+    return outputs_of(page, number)
+
+
+COUNT = """import os, time
+n = 0
+while not os.path.exists('enough'):
+    print('line', n, flush=True); n += 1; time.sleep(0.1)
+print('the end after', n)"""
+"""A cell that runs, and writes, until it is told to end: it is running at a pause however long the way there took."""
+
+
+def end_count(jupyter: Jupyter) -> None:
+    """Let the cell of :data:`COUNT` end."""
+    status, answer = jupyter.call("PUT", "/api/contents/enough", {"type": "file", "format": "text", "content": ""})
+    assert status == 201, answer
+
+
+def expect_whole_count(outputs: Locator) -> None:
+    """Every line of :data:`COUNT` comes to be shown, once and in order."""
+    expect(outputs).to_contain_text(re.compile(r"the end after \d+"), timeout=LAB)
+    found = re.search(r"the end after (\d+)", outputs.inner_text())
+    assert found
+    expect(outputs).to_have_text(" ".join([*(f"line {n}" for n in range(int(found[1]))), found[0]]), timeout=LAB)
 
 
 def tab_named(page: Page, name: str) -> Locator:
@@ -68,7 +96,9 @@ def tab_named(page: Page, name: str) -> Locator:
 
 def press_pause(page: Page) -> Locator:
     """Press the button; the dialog that asks."""
-    page.locator("#jp-gkews-pause jp-button").click()
+    button = page.locator("#jp-gkews-pause jp-button")
+    expect(button).to_have_attribute("aria-disabled", "false", timeout=LAB)
+    button.click()
     dialog = page.locator(".jp-Dialog", has=page.locator(".jp-gkews-Facts"))
     expect(dialog).to_be_visible(timeout=LAB)
     return dialog

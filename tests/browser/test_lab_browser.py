@@ -7,11 +7,21 @@ import re
 from playwright.sync_api import BrowserContext, expect
 
 from tests.browser.conftest import Picture
-from tests.browser.lab import LAB, log_in, open_notebook, press_pause, run_cell, shown, write_notebook
+from tests.browser.lab import (
+    COUNT,
+    LAB,
+    end_count,
+    expect_whole_count,
+    log_in,
+    open_notebook,
+    outputs_of,
+    press_pause,
+    run_cell,
+    shown,
+    write_notebook,
+)
 from tests.hub.running import RunningHub
 from tests.sandbox.jupyter import Jupyter
-
-RUNNING_CELL = "import time\nfor i in range(120):\n    print('line', i, flush=True); time.sleep(0.1)\nprint('the end')"
 
 
 def test_pause_and_resume_from_the_button_to_the_next_cell(lab_hub: RunningHub, context: BrowserContext, picture: Picture) -> None:
@@ -20,7 +30,7 @@ def test_pause_and_resume_from_the_button_to_the_next_cell(lab_hub: RunningHub, 
     shown(page)
     jupyter = Jupyter(lab_hub, "ann")
     write_notebook(
-        jupyter, "work.ipynb", "import os, secrets\nx = secrets.token_hex(8)\nprint(os.getpid(), x)", "print(os.getpid(), x)", RUNNING_CELL
+        jupyter, "work.ipynb", "import os, secrets\nx = secrets.token_hex(8)\nprint(os.getpid(), x)", "print(os.getpid(), x)", COUNT
     )
     open_notebook(lab_hub, page, "ann", "work.ipynb")
     first = run_cell(page, 0)
@@ -49,10 +59,8 @@ def test_pause_and_resume_from_the_button_to_the_next_cell(lab_hub: RunningHub, 
     page.wait_for_url("**/user/ann/lab**", timeout=LAB)
     expect(page.locator(".jp-toastContainer")).to_contain_text("resumed", timeout=LAB, ignore_case=True)
     picture(page, "lab-receipt")
-    cells = page.locator(".jp-Notebook .jp-Cell")
-    expect(cells.nth(2).locator(".jp-OutputArea-output")).to_contain_text("the end", timeout=LAB)
-    text = cells.nth(2).locator(".jp-OutputArea-output").inner_text()
-    assert text.split() == " ".join([*(f"line {i}" for i in range(120)), "the end"]).split()
+    end_count(jupyter)
+    expect_whole_count(outputs_of(page, 2))
     expect(run_cell(page, 1)).to_have_text(made, timeout=LAB)
     picture(page, "lab-resumed")
     expect(other.locator(".jp-gkews-Overlay")).to_have_count(0, timeout=LAB)

@@ -48,6 +48,36 @@ def test_a_login_that_ran_out_during_a_pause_is_one_question_and_one_login(
     expect(dialog).to_have_count(0)
 
 
+def test_a_login_that_only_the_page_still_has_is_one_question_and_no_kernel_without_a_connection(
+    lab_hub: RunningHub, context: BrowserContext
+) -> None:
+    page = context.new_page()
+    page.clock.install()
+    lab_hub.start_server("hal")
+    log_in(lab_hub, page, "hal", to="/hub/home")
+    write_notebook(Jupyter(lab_hub, "hal"), "work.ipynb", "import os; print(os.getpid())")
+    open_notebook(lab_hub, page, "hal", "work.ipynb")
+    made = run_cell(page, 0)
+    expect(made).to_have_text(re.compile(r"\d+"), timeout=LAB)
+    pid = made.inner_text()
+    lab_hub.pause("hal")
+    expect(overlay(page)).to_contain_text("This server is paused", timeout=LAB)
+    context.clear_cookies(name="jupyterhub-user-hal")  # what is left are the Hub's cookie and the token in the page
+    lab_hub.resume("hal")
+    dialog = page.locator(".jp-Dialog")
+    expect(dialog).to_contain_text("Your login has run out", timeout=LAB)
+    expect(overlay(page)).to_have_count(0)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(600_000)  # Lab itself looks for its kernel seven times in all
+    expect(dialog).to_have_count(1)
+    assert [url for url in asked if "/follow/" in url or "/jupyter-pause/" in url] == []
+    dialog.get_by_role("button", name="Reload").click()
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=LAB)
+    expect(run_cell(page, 0)).to_have_text(pid, timeout=LAB)
+    expect(dialog).to_have_count(0)
+
+
 def test_an_unproven_server_is_told_in_lab_tried_again_and_left_behind_by_a_fresh_start(
     lab_hub: RunningHub, faulty: FaultyRunsc, context: BrowserContext, picture: Picture
 ) -> None:

@@ -93,6 +93,41 @@ def test_resume_shows_progress_and_then_leads_into_the_server(hub: RunningHub, p
     hub.move("bo", "sleep", "paused")
 
 
+def test_a_retry_that_takes_its_time_leads_into_the_server_too(hub: RunningHub, page: Page) -> None:
+    page.clock.install()
+    log_in(hub, page, "bo")
+    page.add_init_script(COUNT_QUESTIONS)
+    go(hub, page, "bo", "doubt")
+    page.get_by_role("button", name="Try again to restore").click()
+    let_time_pass_until(page, lambda: page.evaluate("asked") >= 4)
+    expect(page.locator(".gke-ws-badge")).to_have_text("Unproven")
+    hub.move("bo", "doubt", "restoring")
+    hub.move("bo", "doubt", "running")
+    page.wait_for_url("**/user/bo/doubt/", wait_until="commit")
+    hub.move("bo", "doubt", "unproven")
+
+
+def test_a_retry_that_fails_leads_nowhere_afterwards(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "doubt")
+    page.get_by_role("button", name="Try again to restore").click()
+    expect(page.get_by_role("button", name="Try again to restore")).not_to_have_attribute("aria-disabled", "true")
+    hub.move("bo", "doubt", "restoring")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Restoring")
+    hub.move("bo", "doubt", "unproven")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Unproven")
+    hub.move("bo", "doubt", "running")
+    expect(page.locator(".gke-ws-badge")).to_have_text("Running")
+    assert page.url.endswith("/hub/workspaces/bo/doubt")
+    hub.move("bo", "doubt", "unproven")
+
+
+def test_a_resume_that_waits_says_for_what_also_in_the_words_of_the_machine(hub: RunningHub, page: Page) -> None:
+    log_in(hub, page, "bo")
+    go(hub, page, "bo", "queue")
+    expect(page.get_by_text("it needs 1.2 GB, 0.4 GB are free")).to_be_visible()
+
+
 def test_a_server_that_comes_up_by_itself_takes_nobody_there(hub: RunningHub, page: Page) -> None:
     log_in(hub, page, "bo")
     go(hub, page, "bo", "sleep")

@@ -72,11 +72,11 @@ SENTENCES = {
 }
 
 
-def view(user: str, server: str, state: str, hub_base: str = "/hub/", now: float | None = None) -> dict[str, Any]:
+def view(user: str, server: str, state: str, hub_base: str = "/hub/", now: float | None = None, revision: int = 4) -> dict[str, Any]:
     """A view in the given state, as REST would give it."""
     now = time.time() if now is None else now
-    phase = {"stopped": "running", "failed": "running", "resumed": "running"}.get(state, state)
-    words = {"failed": "running", "resumed": "running"}.get(state, state)
+    phase = {"stopped": "running", "failed": "running", "resumed": "running", "retrying": "unproven"}.get(state, state)
+    words = {"failed": "running", "resumed": "running", "retrying": "unproven"}.get(state, state)
     has_snapshot = phase not in {"running", "preparing", "checkpointing"}
     snapshot = {
         "id": "s1",
@@ -105,14 +105,14 @@ def view(user: str, server: str, state: str, hub_base: str = "/hub/", now: float
         "phase": phase,
         "since": now - {"paused": 7200, "running": 300}.get(phase, 7),
         "age": 7,
-        "revision": 4,
-        "intent": "none",
+        "revision": revision,
+        "intent": "retry" if state == "retrying" else "none",
         "progress": {"checkpointing": 0.42, "restoring": 0.63}.get(phase),
         "remaining": {"checkpointing": 9.7}.get(phase),
         "sentence": SENTENCES.get(words, ""),
         "actions": ACTIONS[words],
         "reason": reason,
-        "detail": "write pages.img: no space left on device" if state == "failed" else "",
+        "detail": {"failed": "write pages.img: no space left on device", "waiting": "it needs 1.2 GB, 0.4 GB are free"}.get(state, ""),
         "pause": None
         if state in {"running", "stopped"}
         else {"id": "p" * 32, "clocks": {"pause_asked": now - 7203.4, "frozen": now - 7203, "durable": now - 7201, "freed": now - 7200}},
@@ -209,6 +209,11 @@ class StandIn:
     def __init__(self, hub_base: str = "/hub/") -> None:
         self.hub_base = hub_base
         self.states: dict[tuple[str, str], str] = {}
+        self.changes = 0
+
+    def change(self, user: str, server: str, state: str) -> None:
+        self.states[(user, server)] = state
+        self.changes += 1
 
     def state(self, user: str, server: str) -> str | None:
         return self.states.get((user, server), SERVERS.get(server))
@@ -217,7 +222,7 @@ class StandIn:
         state = self.state(user_name, server_name)
         if state is None or handler.find_user(user_name) is None:
             return None
-        return view(user_name, server_name, state, self.hub_base)
+        return view(user_name, server_name, state, self.hub_base, revision=4 + self.changes)
 
     def views_for(self, handler: Any) -> list[dict[str, Any]]:
         user = handler.current_user.name
@@ -233,7 +238,7 @@ class StateHandler(APIHandler):  # type: ignore[misc]  # JupyterHub is untyped
     """What a test uses to move a server to another state; JupyterHub gets a row for a named one."""
 
     def post(self, user: str, server: str, state: str) -> None:
-        self.settings[pages.SETTING].states[(user, server)] = state
+        self.settings[pages.SETTING].change(user, server, state)
         found = self.find_user(user)
         if found is not None:
             # JupyterHub 5 makes a row on the first look at it, JupyterHub 6 when it is asked to
@@ -251,7 +256,7 @@ class VerbHandler(APIHandler):  # type: ignore[misc]
         "pause": "checkpointing",
         "resume": "restoring",
         "fresh": "running",
-        "retry": "restoring",
+        "retry": "retrying",
         "accept": "running",
         "cancel": "running",
         "discard": "stopped",
@@ -266,7 +271,7 @@ class VerbHandler(APIHandler):  # type: ignore[misc]
             self.set_status(409)
             self.finish({"status": 409, "message": "That pause is over. <b>Look</b> again.", "reason": "wrong_pause"})
             return
-        services.states[(user, server or "")] = self.STATES[verb]
+        services.change(user, server or "", self.STATES[verb])
         self.set_status(202)
         self.finish(services.view(user, server or "", self))
 

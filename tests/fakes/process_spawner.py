@@ -33,7 +33,7 @@ from traitlets import Unicode
 from gke_workspaces_spawner.hub.mixin import PausableMixin
 from gke_workspaces_spawner.hub.services import Workspaces
 from gke_workspaces_spawner.hub.vault import TokenFiles
-from gke_workspaces_spawner.lifecycle.model import SnapshotManifest, Workspace, manifest_from_json, manifest_to_json
+from gke_workspaces_spawner.lifecycle.model import SnapshotManifest, Want, manifest_from_json, manifest_to_json
 from gke_workspaces_spawner.lifecycle.ports import (
     Abilities,
     Estimate,
@@ -47,6 +47,7 @@ from gke_workspaces_spawner.lifecycle.ports import (
     Signal,
 )
 from gke_workspaces_spawner.lifecycle.reasons import Refused
+from tests.fakes.kill_switch import KillSwitch
 from tests.ports import free_port
 
 
@@ -71,7 +72,7 @@ def _tree(pid: int) -> list[int]:
 class ProcessEngine:
     """Implements the lifecycle's engine with processes that stand still."""
 
-    abilities = Abilities(name="process", freezes=True, cancel_while_saving=True, gpu=False, tpu=False)
+    abilities = Abilities(name="process", freezes=True, gpu=False, tpu=False)
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -211,8 +212,9 @@ class ProcessEngine:
     def launch(self, manifest: SnapshotManifest, plain: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**plain, "snapshot_id": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Any] | None) -> str | None:
-        return self._fault("capacity")
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Any] | None) -> Want | None:
+        code = self._fault("capacity")
+        return Want(code, "1 byte is free") if code else None
 
     async def alive(self, server: Server) -> bool:
         record = self._read(server)
@@ -258,25 +260,6 @@ class ProcessEngine:
     async def list(self) -> tuple[SnapshotManifest, ...]:
         found = [await self.manifest(path.name) for path in (self._state / "snapshots").iterdir()]
         return tuple(m for m in found if m is not None)
-
-
-class KillSwitch:
-    """Observer of the store: the Hub kills itself (SIGKILL) when the phase that ``kill.json`` names has been persisted."""
-
-    def __init__(self, state: Path) -> None:
-        self._path = state / "kill.json"
-
-    def __call__(self, before: Workspace, after: Workspace) -> None:
-        if not self._path.exists():
-            return
-        wanted = json.loads(self._path.read_text())
-        proofs = [w.pause is not None and w.pause.attempt is not None and w.pause.attempt.proof is not None for w in (before, after)]
-        reached = proofs == [False, True] if wanted["proof"] else before.phase is not after.phase
-        if after.phase.value == wanted["phase"] and reached:
-            self._path.unlink()
-            if wanted["group"]:
-                os.killpg(os.getpgid(0), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ProcessWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]

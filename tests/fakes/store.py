@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
-from gke_workspaces_spawner.lifecycle.model import Intent, Key, Move, Owner, Workspace, apply, from_json, to_json
+from gke_workspaces_spawner.lifecycle.model import Intent, Key, Move, Owner, Want, Workspace, apply, from_json, to_json
 from gke_workspaces_spawner.lifecycle.phases import MOVES
 from gke_workspaces_spawner.lifecycle.reasons import Broken, Conflict
 
@@ -27,7 +28,7 @@ class FakeStore:
     def __init__(self, clock: FakeClock, database: dict[Key, str]) -> None:
         self.clock = clock
         self.database = database
-        self.progress: dict[Key, tuple[float | None, str | None]] = {}
+        self.progress: dict[Key, tuple[float | None, Want | None]] = {}
         self.history: list[Workspace] = []
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked = asyncio.Event()
@@ -62,7 +63,7 @@ class FakeStore:
         self._asked.set()
         return after
 
-    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+    def note_progress(self, key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
         self.progress[key] = (fraction, waits_for)
 
     async def asked(self, key: Key) -> Intent:
@@ -73,6 +74,12 @@ class FakeStore:
 
     def observe(self, observer: Callable[[Workspace, Workspace], None]) -> None:
         self._observers.append(observer)
+
+    def changed(self, key: Key) -> Coroutine[Any, Any, object]:
+        """Beyond the protocol, as the Hub's store: wait for the next commit on that workspace, counted from this call."""
+        event = asyncio.Event()
+        self.observe(lambda _before, after: event.set() if after.key == key else None)
+        return event.wait()
 
     def _write(self, workspace: Workspace) -> Workspace:
         self.progress.pop(workspace.key, None)

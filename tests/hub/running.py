@@ -23,6 +23,7 @@ import requests
 
 from gke_workspaces_spawner.cli import bring
 from gke_workspaces_spawner.cli.places import cache
+from tests.fakes import kill_switch
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -345,9 +346,7 @@ class RunningHub:
 
     def kill_at(self, phase: str, *, proof: bool = False, group: bool = False) -> None:
         """Let the Hub kill itself right after it has persisted that phase (or, in ``restoring``, the proof)."""
-        path = self.folder / "state" / "kill.json"
-        path.with_suffix(".new").write_text(json.dumps({"phase": phase, "proof": proof, "group": group}))
-        path.with_suffix(".new").replace(path)
+        kill_switch.arm(self.folder / "state", phase, proof=proof, group=group)
 
     def wait_killed(self) -> None:
         """Until the Hub has killed itself; then it can be started again."""

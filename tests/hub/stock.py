@@ -18,8 +18,18 @@ def settings_of_this_hub() -> dict[str, Any]:
 
 def stock(c: Any, settings: dict[str, Any], spawner: type, hub_host: str = "127.0.0.1") -> None:
     """Fill ``c`` for servers of that class. ``hub`` and ``spawner`` of the settings come last, so that a test's own value counts."""
+    hub_alone(c, settings, hub_host)
+    c.JupyterHub.spawner_class = spawner
+    own = c[spawner.__name__]
+    own.state_dir = f"{settings['folder']}/state"
+    for section, name in ((c.JupyterHub, "hub"), (own, "spawner")):
+        for trait, value in settings.get(name, {}).items():
+            setattr(section, trait, value)
+
+
+def hub_alone(c: Any, settings: dict[str, Any], hub_host: str = "127.0.0.1") -> None:
+    """Fill ``c`` with all that does not concern servers."""
     folder, hub = settings["folder"], c.JupyterHub
-    hub.spawner_class = spawner
     hub.bind_url = f"http://127.0.0.1:{settings['port']}{settings.get('base_url', '/')}"
     hub.hub_bind_url = f"http://{hub_host}:{settings['hub_port']}"
     hub.db_url = f"sqlite:///{folder}/hub.sqlite"
@@ -37,8 +47,3 @@ def stock(c: Any, settings: dict[str, Any], spawner: type, hub_host: str = "127.
     hub.services = [{"name": "test", "api_token": settings["admin_token"]}, *settings.get("services", [])]
     hub.load_roles = [{"name": "test", "scopes": [*SCOPES, "read:metrics"], "services": ["test"]}, *settings.get("roles", [])]
     c.Spawner.http_timeout = 60
-    own = c[spawner.__name__]
-    own.state_dir = f"{folder}/state"
-    for section, name in ((hub, "hub"), (own, "spawner")):
-        for trait, value in settings.get(name, {}).items():
-            setattr(section, trait, value)

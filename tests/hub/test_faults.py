@@ -201,6 +201,7 @@ def test_the_hub_s_own_progress_says_what_a_resume_waits_for(hub: RunningHub, an
     hub.fault(capacity="not_enough_memory")
     hub.verb("resume", ann)
     hub.wait_phase("waiting", ann)
+    wait_for("what the machine says of it", lambda: hub.workspace(ann)["detail"] == "1 byte is free")
     url = f"{hub.url}/hub/api{hub.path(ann)}/progress"
     with requests.get(url, headers={"Authorization": f"token {hub.admin_token}"}, stream=True, timeout=30) as events:
         lines = [line for line in events.iter_lines() if line.startswith(b"data:")]

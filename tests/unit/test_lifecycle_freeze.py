@@ -23,7 +23,7 @@ def world() -> World:
 
 def cluster(limits: Limits | None = None) -> World:
     made = World(limits)
-    made.engine.abilities = replace(made.engine.abilities, freezes=False, reserves=True, cancel_while_saving=False)
+    made.engine.abilities = replace(made.engine.abilities, freezes=False, reserves=True)
     return made
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gke_workspaces_spawner.lifecycle.drive import drive
-from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Move, SnapshotState, Workspace
+from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Move, SnapshotState, Want, Workspace
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Absent, Limits, Restored, Signal
 from gke_workspaces_spawner.lifecycle.reasons import TryLater, reason
 from gke_workspaces_spawner.lifecycle.resuming import PROVED, accept, begin_discard, interrupted, retry
+from gke_workspaces_spawner.lifecycle.words import sentence
 from tests.fakes import World
 
 
@@ -212,7 +214,17 @@ async def test_a_discard_that_fails_is_driven_again() -> None:
 async def test_a_resume_waits_for_room_and_says_so() -> None:
     world, identity = await paused()
     world.engine.room_from = world.clock.time() + 120
+    seen = []
+    note = world.store.note_progress
+
+    def watched(key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
+        note(key, fraction, waits_for)
+        seen.append(world.store.read(key))
+
+    world.store.note_progress = watched  # type: ignore[method-assign]
     await world.resume()
+    assert {workspace.waits_for for workspace in seen} == {Want("no_capacity", "2 of 3 are free")}
+    assert "There was no room" in sentence(seen[0], world.clock.time())
     assert world.process
     assert world.process.identity == identity
     receipt = world.workspace.pause and world.workspace.pause.receipt
@@ -307,7 +319,8 @@ async def test_a_cancelled_resume_is_paused_again(phase: Phase) -> None:
     still_paused(world, "cancelled")
 
 
-async def test_a_cancel_ends_a_restore_that_hangs() -> None:
+async def restore_that_hangs() -> tuple[World, asyncio.Future[Any]]:
+    """A restored server that never answers, and the drive that waits for it."""
     world, _ = await paused()
     hangs = asyncio.Event()
 
@@ -319,6 +332,11 @@ async def test_a_cancel_ends_a_restore_that_hangs() -> None:
     world.begin_resume()
     driving = asyncio.ensure_future(drive(world.ports, world.key))
     await hangs.wait()
+    return world, driving
+
+
+async def test_a_cancel_ends_a_restore_that_hangs() -> None:
+    world, driving = await restore_that_hangs()
     world.store.ask(world.key, Intent.CANCEL)
     await driving
     still_paused(world, "cancelled")
@@ -346,17 +364,7 @@ async def test_a_stop_while_a_restore_is_under_way_leaves_nothing_behind(where: 
 
 
 async def test_a_drive_that_is_cancelled_can_be_ended_by_the_spawners_stop() -> None:
-    world, _ = await paused()
-    hangs = asyncio.Event()
-
-    async def restored(*_: object) -> None:
-        hangs.set()
-        await asyncio.Event().wait()
-
-    world.guest.restored = restored  # type: ignore[method-assign, assignment]
-    world.begin_resume()
-    driving = asyncio.ensure_future(drive(world.ports, world.key))
-    await hangs.wait()
+    world, driving = await restore_that_hangs()
     driving.cancel()
     await asyncio.wait([driving])
     assert driving.cancelled()

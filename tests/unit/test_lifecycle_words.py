@@ -72,7 +72,9 @@ def test_different_phases_are_different_words() -> None:
 
 
 def test_sizes_and_ages_are_for_people() -> None:
-    assert [size(n) for n in (0, 999, 1000, 1_500_000, 6_600_000_000, 2 * 10**12)] == ["0 B", "999 B", "1 kB", "1.5 MB", "6.6 GB", "2.0 TB"]
+    assert [size(n) for n in (0, 999, 1000, 1_500_000, 178_400_000, 999_600_000, 2 * 10**15)] == [
+        *("0 B", "999 B", "1.0 kB", "1.5 MB", "178 MB", "1.0 GB", "2000 TB")
+    ]
     assert [age(n) for n in (0, 59, 60, 3600, 3660, 86400, 90000)] == [
         "less than a minute", "less than a minute", "1 min", "1 h", "1 h 1 min", "1 d", "1 d 1 h",
     ]  # fmt: skip

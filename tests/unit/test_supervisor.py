@@ -14,8 +14,8 @@ import pytest
 from gke_workspaces_spawner.hub.supervisor import Supervisor
 from gke_workspaces_spawner.lifecycle.model import Intent, Key
 from gke_workspaces_spawner.lifecycle.phases import Phase
-from gke_workspaces_spawner.lifecycle.ports import Limits
-from gke_workspaces_spawner.lifecycle.reasons import TryLater
+from gke_workspaces_spawner.lifecycle.ports import Failed, Limits
+from gke_workspaces_spawner.lifecycle.reasons import Refused, TryLater
 from tests.fakes import World
 
 OUTAGE = TryLater("cluster_unreachable")
@@ -54,13 +54,17 @@ class Counted:
             self.inside -= 1
 
 
-async def test_a_pause_in_an_outage_goes_on_by_itself_with_growing_pauses_and_nobody_waits_for_it() -> None:
+async def pausing_in_an_outage() -> tuple[World, Supervisor, Counted]:
+    """A pause that can go neither on nor back, and who asks whether it still cannot; its drive is not begun."""
     world = World()
     await world.start()
-    supervisor = supervisor_of(world)
-    asked = Counted(world, "confirm_frozen")
     world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
     world.begin_pause()
+    return world, supervisor_of(world), Counted(world, "confirm_frozen")
+
+
+async def test_a_pause_in_an_outage_goes_on_by_itself_with_growing_pauses_and_nobody_waits_for_it() -> None:
+    world, supervisor, asked = await pausing_in_an_outage()
     assert (await supervisor.join(world.key)).phase is Phase.SAVED, "whoever joined it is told as soon as it can not go on"
     await until(lambda: len(asked.at) == 8)
     world.engine.errors.clear()
@@ -87,12 +91,7 @@ async def test_after_it_went_on_the_next_outage_is_waited_out_from_the_shortest_
 
 
 async def test_kicks_and_polls_while_a_drive_waits_to_go_on_never_make_two_of_it() -> None:
-    world = World()
-    await world.start()
-    supervisor = supervisor_of(world)
-    asked = Counted(world, "confirm_frozen")
-    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
-    world.begin_pause()
+    world, supervisor, asked = await pausing_in_an_outage()
     supervisor.drive(world.key)
     for _ in range(20):
         supervisor.kick()
@@ -106,12 +105,7 @@ async def test_kicks_and_polls_while_a_drive_waits_to_go_on_never_make_two_of_it
 
 
 async def test_what_somebody_else_brought_to_rest_meanwhile_stays_there() -> None:
-    world = World()
-    await world.start()
-    supervisor = supervisor_of(world)
-    asked = Counted(world, "confirm_frozen")
-    world.engine.errors["confirm_frozen"] = world.engine.errors["thaw"] = OUTAGE
-    world.begin_pause()
+    world, supervisor, asked = await pausing_in_an_outage()
     await supervisor.join(world.key)
     world.engine.errors.clear()
     await world.drive()  # by somebody else
@@ -131,7 +125,105 @@ async def test_an_error_that_no_later_moment_mends_is_left_to_the_next_kick() ->
     assert not supervisor._again
 
 
+# ---------------------------------------------------------------- a removal that is asked for in a pause
+
+
+async def test_a_removal_waits_out_an_outage() -> None:
+    world, supervisor, asked = await pausing_in_an_outage()
+    removable = supervisor.stopped(world.key)
+    await until(lambda: len(asked.at) == 3)
+    assert not removable.done()
+    world.engine.errors.clear()
+    await removable
+    assert world.phase() is Phase.PAUSED
+
+
+async def test_a_server_whose_pause_comes_to_nothing_is_stopped_for_its_removal_and_not_resumed() -> None:
+    for fails in (True, False):
+        world = World()
+        await world.start()
+        if fails:
+            world.engine.save_fails = Failed("disk_full", "", True)
+        world.begin_pause()
+        supervisor = supervisor_of(world)
+        removable = supervisor.stopped(world.key)
+        await asyncio.sleep(0)
+        world.store.ask(world.key, Intent.RESUME)
+        await removable
+        await until(lambda: not supervisor._afters)  # noqa: B023 - called before the next turn
+        assert world.process is None
+        assert world.phase() is (Phase.RUNNING if fails else Phase.PAUSED)
+
+
+async def test_a_server_that_cannot_be_stopped_is_not_removed(caplog: pytest.LogCaptureFixture) -> None:
+    """The Hub waits for a future that is cancelled then: an error would be one that nobody looks at."""
+    world = World()
+    await world.start()
+    world.engine.save_fails = Failed("disk_full", "", True)
+    world.engine.errors["remove"] = OUTAGE
+    world.begin_pause()
+    removable = supervisor_of(world).stopped(world.key)
+    await asyncio.wait([removable])
+    assert removable.cancelled()
+    assert "is not removed" in caplog.text
+
+
+# ---------------------------------------------------------------- what is refused before anything begins
+
+
+@pytest.mark.parametrize(
+    ("spawner", "code"),
+    [
+        (None, "not_running"),
+        (SimpleNamespace(ready=False, workspace_refusal=lambda: None), "not_running"),
+        (SimpleNamespace(ready=True, workspace_refusal=lambda: "Its profile is not pausable."), "not_pausable"),
+    ],
+)
+async def test_a_server_that_is_not_up_or_not_made_for_it_is_not_paused(spawner: Any, code: str) -> None:
+    world = World()
+    await world.start()
+    supervisor = Supervisor(world.ports, world.store, SimpleNamespace(spawner=lambda key: spawner), logging.getLogger(__name__))  # type: ignore[arg-type]
+    with pytest.raises(Refused) as refused:
+        supervisor.pause(world.key)
+    assert refused.value.code == code
+    assert refused.value.detail == (spawner.workspace_refusal() or "" if spawner else "")
+    assert world.phase() is Phase.RUNNING
+    assert not supervisor._tasks
+
+
+@pytest.mark.parametrize("pending", [None, "spawn"])
+async def test_a_fresh_start_that_the_hub_refuses_before_it_begins_makes_no_later_start_a_fresh_one(pending: str | None) -> None:
+    world = World()
+    await world.start()
+    await world.pause()
+    spawner = SimpleNamespace(pending=pending)
+    supervisor = Supervisor(world.ports, world.store, SimpleNamespace(spawner=lambda key: spawner), logging.getLogger(__name__))  # type: ignore[arg-type]
+    asked = world.clock.time()
+    supervisor.ask_fresh(world.key)
+    if pending:  # a slow hook decides
+        await until(lambda: world.clock.time() > asked + 60)
+        assert world.workspace.intent is Intent.FRESH
+        spawner.pending = None
+    await until(lambda: world.workspace.intent is Intent.NONE)
+    assert world.phase() is Phase.PAUSED
+
+
 # ---------------------------------------------------------------- a resume that the Hub gives up
+
+
+async def test_a_resume_that_the_hub_gives_up_leaves_no_server_and_no_token_with_power() -> None:
+    world = World(Limits(restore=1e6))
+    await world.start()
+    await world.pause()
+    world.guest.restored = never  # type: ignore[method-assign, assignment]
+    world.begin_resume()
+    supervisor = supervisor_of(world)
+    supervisor.drive(world.key)
+    await until(lambda: world.process is not None and world.key not in world.hub.suspended)
+    await supervisor.interrupt(world.key)
+    assert world.phase() is Phase.PAUSED
+    assert world.process is None
+    assert world.key in world.hub.suspended
 
 
 async def test_a_drive_begun_while_a_resume_is_given_up_starts_nothing() -> None:

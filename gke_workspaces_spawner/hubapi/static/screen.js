@@ -11,26 +11,27 @@ export const keyOf = view => `${view.user}/${view.server}`;
 const goOn = {
   name: view => `gke-workspaces-go-on ${keyOf(view)}`,
   set(view) {
-    sessionStorage.setItem(this.name(view), String(Date.now()));
+    sessionStorage.setItem(this.name(view), JSON.stringify({ at: Date.now(), revision: view.revision }));
   },
   clear(view) {
     sessionStorage.removeItem(this.name(view));
   },
   check(view) {
-    const asked = Number(sessionStorage.getItem(this.name(view)) ?? 0);
+    const asked = JSON.parse(sessionStorage.getItem(this.name(view)) ?? 'null');
     if (!asked) {
       return;
     }
+    const age = Date.now() - asked.at;
+    // what was seen before the press, or is on its way to what was asked, says nothing of how that ended
+    const ended = view.revision > asked.revision && view.intent === 'none';
     if (view.phase === 'running' && view.hub?.ready) {
       this.clear(view);
       const url = safeUrl(view.urls?.server);
       if (url) {
         location.assign(url);
       }
-    } else if (view.phase === 'unproven' || (!underWay(view) && view.reason) || Date.now() - asked > 30 * 60e3) {
-      if (Date.now() - asked > 2000) {
-        this.clear(view);
-      }
+    } else if ((ended && (view.phase === 'unproven' || (!underWay(view) && view.reason))) || age > 30 * 60e3) {
+      this.clear(view);
     }
   }
 };

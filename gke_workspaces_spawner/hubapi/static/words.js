@@ -148,7 +148,7 @@ export function confirmation(action, view) {
 
 const locale = () => navigator.languages?.[0] ?? navigator.language ?? 'en';
 
-const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'];
+const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
 /** 1234567890 -> "1.2 GB" (powers of 1000, as disks and clouds count). */
 export function bytes(count) {
@@ -158,7 +158,7 @@ export function bytes(count) {
     value /= 1000;
     unit += 1;
   }
-  const digits = unit > 0 && value < 10 ? 1 : 0;
+  const digits = unit > 0 && value < 9.95 ? 1 : 0;
   return `${value.toLocaleString(locale(), { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${UNITS[unit]}`;
 }
 
