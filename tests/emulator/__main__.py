@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from gke_workspaces_spawner.cli import bring
 from gke_workspaces_spawner.cli.places import cache
@@ -34,8 +35,20 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--users", type=int, default=2, metavar="N", help="users of the hub with a token each (default: 2)")
     parser.add_argument("--nodes", type=Path, metavar="TOML", help="node table: [[node]] with the columns of nodes.Machine")
     parser.add_argument("--spawner", default="gke-workspaces", help="the hub's spawner class; kubespawner.KubeSpawner is the plain one")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the hub: KubeSpawner.mem_limit=1G; JSON, or a text"
+    )
     parser.add_argument("--no-hub", action="store_true", help="the cluster alone")
     return parser
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """Name and value of a ``--set``."""
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 async def serve(options: argparse.Namespace, folder: Path, programs: Binaries) -> int:
@@ -67,6 +80,7 @@ async def serve(options: argparse.Namespace, folder: Path, programs: Binaries) -
                 spawner=options.spawner,
                 hub_host=real[0].network.hub_host if real else "127.0.0.1",
                 hub_port=hub_port,
+                set_=dict(setting(text) for text in options.set),
             )
             stack.push_async_callback(hub.close)
             await hub.start()

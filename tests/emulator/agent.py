@@ -59,6 +59,8 @@ class NodeAgent:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._mounted: dict[str, dict[str, list[str]]] = {}
         """Node -> pod UID -> what it has mounted, as a node reports it."""
+        self._reporting: dict[str, asyncio.Lock] = {}
+        """By node: what is reported last is what there is."""
         pods.listen(self._pod_changed)
         nodes.listen(self._node_changed)
 
@@ -118,9 +120,10 @@ class NodeAgent:
             await self._report_volumes(worker.node)
 
     async def _report_volumes(self, node: str) -> None:
-        used = sorted({handle for handles in self._mounted.get(node, {}).values() for handle in handles})
-        body = {"status": {"volumesInUse": used or None}}
-        await self.insist(lambda: self.api.patch("Node", None, node, body, subresource="status", content=STRATEGIC))
+        async with self._reporting.setdefault(node, asyncio.Lock()):
+            used = sorted({handle for handles in self._mounted.get(node, {}).values() for handle in handles})
+            body = {"status": {"volumesInUse": used or None}}
+            await self.insist(lambda: self.api.patch("Node", None, node, body, subresource="status", content=STRATEGIC))
 
     def worker_of(self, namespace: str, name: str) -> PodWorker | None:
         """The worker of the pod of that name."""
@@ -157,6 +160,8 @@ class NodeAgent:
             for worker in [one for one in self.workers.values() if one.node == name]:
                 self.background(worker.lost())
         if is_on and not was:
+            if old is not None:  # it boots again, and has nothing mounted
+                self.background(self._report_volumes(name))
             for pod in self._pods.items.values():
                 if pod["spec"].get("nodeName") == name and pod["metadata"]["uid"] not in self.workers:
                     self._begin(pod)

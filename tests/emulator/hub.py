@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import yaml
@@ -49,6 +50,7 @@ class EmulatedHub:
         set_: Mapping[str, Any] | None = None,
     ) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = folder
         self.admin_token = secrets.token_hex(16)
         self._settings: dict[str, Any] = {
             "folder": str(folder),
@@ -117,11 +119,21 @@ class EmulatedHub:
         names = ["ann", "bo@x.org", *(f"user{count}" for count in range(3, number + 1))][:number]
         found = {}
         for name in names:
-            quoted = name.replace("@", "%40")
-            await self.call("POST", f"/users/{quoted}", {})
-            answer = await self.call("POST", f"/users/{quoted}/tokens", {"note": "emulator"})
+            path = f"/users/{quote(name, safe='')}"
+            await self.call("POST", path, {})
+            answer = await self.call("POST", f"{path}/tokens", {"note": "emulator"})
             found[name] = {"token": answer["token"]}
         return found
+
+    async def delete_users(self) -> None:
+        """Delete all users that are no administrators, with whatever their servers are and have."""
+        names = [user["name"] for user in await self.call("GET", "/users") if not user["admin"]]
+        await asyncio.gather(*(self.call("DELETE", f"/users/{quote(name, safe='')}") for name in names))
+
+    def forget(self) -> None:
+        """Let a hub that is not running begin anew, without users."""
+        for path in self.folder.glob("hub.sqlite*"):
+            path.unlink()
 
 
 async def hub_account(api: Api, path: Path) -> Path:

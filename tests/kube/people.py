@@ -9,7 +9,7 @@ import aiohttp
 from tests.emulator.api import Api, Object
 from tests.emulator.cluster import NAMESPACE
 from tests.emulator.hub import EmulatedHub
-from tests.emulator.running import eventually
+from tests.emulator.running import NotYet, eventually
 
 AT_REST = ("running", "paused", "unproven")
 
@@ -36,9 +36,9 @@ class Person:
             return error.status
         return 200
 
-    async def start(self) -> int:
+    async def start(self, **options: str) -> int:
         """Ask for a start (a resume where it is paused); 200, or the status of the refusal."""
-        return await self.status("POST", self._server)
+        return await self.status("POST", self._server, options or None)
 
     async def stop(self) -> None:
         await self.status("DELETE", self._server)
@@ -50,11 +50,22 @@ class Person:
 
         await eventually(f"a ready server of {self.name}", look, seconds)
 
-    async def started(self) -> dict[str, Any]:
-        """A new server, ready; who it is."""
+    async def made(self) -> None:
+        """Known to the hub."""
         assert await self.status("POST", f"/users/{self.name}", {}) in (200, 409)
-        assert await self.start() == 200
+
+    async def started(self, **options: str) -> dict[str, Any]:
+        """A new server, ready; who it is."""
+        await self.made()
+        assert await self.start(**options) == 200
         await self.ready()
+        return await self.count()
+
+    async def lives(self, **options: str) -> dict[str, Any]:
+        """Who the server is; started where there is none yet."""
+        await self.made()
+        if not (await self.hub.call("GET", f"/users/{self.name}"))["servers"].get("", {}).get("ready"):
+            return await self.started(**options)
         return await self.count()
 
     async def count(self) -> dict[str, Any]:
@@ -108,9 +119,13 @@ class Person:
         await self.start()
         return await self.at_rest(seconds)
 
-    async def cancel(self) -> None:
+    async def ask(self, verb: str, body: object = None) -> int:
+        """Ask for something that names the open pause (``cancel``, ``retry``, ...); 200, or the status of the refusal."""
         pause_id = (await self.workspace())["pause"]["id"]
-        await self.hub.call("POST", f"{self._server}/pause/{pause_id}/cancel")
+        return await self.status("POST", f"{self._server}/pause/{pause_id}/{verb}", body)
+
+    async def cancel(self) -> None:
+        assert await self.ask("cancel") == 200
 
     # ------------------------------------------------------------ the cluster
 
@@ -128,10 +143,32 @@ class Person:
         await eventually(f"no pod of {self.name}", look, 30)
 
 
+KINDS = ("Pod", "PodSnapshotManualTrigger", "PodSnapshot", "Secret", "PersistentVolumeClaim")
+"""What a hub has in a cluster."""
+
+
 async def left(admin: Api) -> dict[str, list[str]]:
-    """Names of what the hub has in the cluster, by kind, but for claims."""
-    found = {}
-    for kind in ("Pod", "Secret", "PodSnapshotManualTrigger", "PodSnapshot"):
-        items = await admin.list(kind, NAMESPACE)
-        found[kind] = sorted(item["metadata"]["name"] for item in items if item.get("type") != "kubernetes.io/service-account-token")
-    return found
+    """Names of what the hub has in the cluster, by kind; homes stay, and are not told."""
+    return {kind: sorted(item["metadata"]["name"] for item in await admin.list(kind, NAMESPACE)) for kind in KINDS[:-1]}
+
+
+async def until_nothing_is_left(admin: Api, seconds: float = 30) -> None:
+    """Raises NotYet with what is left of all servers, homes too."""
+    found: list[str] = []
+
+    async def look() -> bool:
+        found[:] = [f"{kind}/{item['metadata']['name']}" for kind in KINDS for item in await admin.list(kind, NAMESPACE)]
+        return not found
+
+    try:
+        await eventually("nothing left in the cluster", look, seconds)
+    except NotYet:
+        raise NotYet(f"left in the cluster: {', '.join(found)}") from None
+
+
+async def wipe(admin: Api) -> None:
+    """Take away what is left of servers, whatever they are."""
+    for kind in KINDS:
+        for item in await admin.list(kind, NAMESPACE):
+            await admin.delete(kind, NAMESPACE, item["metadata"]["name"], grace=0 if kind == "Pod" else None)
+    await until_nothing_is_left(admin)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.emulator.api import Api, Object, condition
 from tests.emulator.cluster import NAMESPACE
@@ -28,7 +29,7 @@ NOT_AS_GKES |= {"bucket-public", "bucket-uniform", "bucket-readers"}
 Doctor = Callable[..., Awaitable[dict[str, str]]]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def doctor(emulator: RunningEmulator, admin: Api, tmp_path: Path) -> AsyncIterator[Doctor]:
     """The command over a cluster with all of helm-values, as the administrator or as the hub: what it finds not well, by check."""
     hubs = await hub_account(admin, tmp_path / "hub.kubeconfig")

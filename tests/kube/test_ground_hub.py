@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
+import pytest_asyncio
 
 from tests.emulator.api import Api
 from tests.emulator.cluster import NAMESPACE
 from tests.emulator.hub import EmulatedHub, hub_account
 from tests.emulator.running import Space, eventually
+from tests.kube.people import wipe
 
 PLAIN = "kubespawner.KubeSpawner"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def hub(admin: Api, tmp_path: Path) -> AsyncIterator[EmulatedHub]:
     """A hub with plain KubeSpawner."""
     made = EmulatedHub(tmp_path / "hub", await hub_account(admin, tmp_path / "hub.kubeconfig"), spawner=PLAIN)
@@ -24,8 +25,7 @@ async def hub(admin: Api, tmp_path: Path) -> AsyncIterator[EmulatedHub]:
         yield made
     finally:
         await made.close()
-        for pod in await admin.list("Pod", NAMESPACE):
-            await admin.delete("Pod", NAMESPACE, pod["metadata"]["name"], grace=0)
+        await wipe(admin)
 
 
 async def test_a_plain_hub_starts_routes_and_stops_servers_in_pods(hub: EmulatedHub, admin: Api) -> None:

@@ -83,13 +83,17 @@ class Traveller:
         found: dict[str, Any] = (await self.person.hub.call("GET", f"/users/{self.person.name}"))["servers"].get("", {})
         return found
 
+    async def runs(self) -> bool:
+        """Whether it has a pod that has not ended."""
+        return any(pod["status"]["phase"] not in ("Failed", "Succeeded") for pod in await self.person.pods())
+
     async def at_rest(self) -> dict[str, Any]:
         """The workspace once neither it nor the hub has anything under way."""
 
         async def look() -> dict[str, Any] | None:
             seen = await self.person.at_rest(SETTLE_SECONDS)
             model = await self.model()
-            calm = not model.get("pending") and (seen["phase"] != "running" or bool(model.get("ready")) == bool(await self.person.pods()))
+            calm = not model.get("pending") and (seen["phase"] != "running" or bool(model.get("ready")) == await self.runs())
             return seen if calm else None
 
         return await eventually(f"{self.person.name} at rest", look, SETTLE_SECONDS)
@@ -100,18 +104,20 @@ class Traveller:
             now = await self.person.count()
         except aiohttp.ClientResponseError:
             return  # stopped, paused, or on its way
+        if not isinstance(now, dict):
+            return  # a page of the hub that says so
         assert self.life in (None, now["boot_id"])
         self.life = now["boot_id"]
 
     async def check(self) -> None:
         """Hub and cluster agree on this server."""
-        seen, pods = await self.at_rest(), await self.person.pods()
+        seen = await self.at_rest()
         if seen["phase"] == "paused":
-            assert not pods
+            assert not await self.person.pods()
             assert seen["snapshot"] is not None, seen
             assert (await self.person.resume(SETTLE_SECONDS))["phase"] == "running"
             await self.person.ready()
-        elif not pods:
+        elif not await self.runs():
             return
         await eventually("an answer", self.person.answers)
         await self.use()
