@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..kube import facts, manifest, reading
 from ..kube.client import POD, POLICY, SECRET, TRIGGER, Cluster, Object
 from ..kube.errors import Forbidden
-from ..lifecycle.model import Json, SnapshotManifest
+from ..lifecycle.model import Json, SnapshotManifest, Want
 from ..lifecycle.ports import Abilities, Clock, Estimate, Failed, Freeze, Nothing, Observation, Saved, SaveRequest, Saving, Server, Signal
 from ..lifecycle.reasons import Refused, TryLater
 from . import gke_objects as objects
@@ -172,7 +172,7 @@ class GKEEngine:
         pod["metadata"]["labels"] = manifest.labels_of(before, today)
         return {"pod": pod, "snapshot": name}
 
-    async def capacity(self, server: Server, saved: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+    async def capacity(self, server: Server, saved: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
         """Put the pod in line, and say what it waits for; None once it has a node."""
         if launch is None:
             raise Refused("internal", "a restore without its launch spec")
@@ -183,7 +183,7 @@ class GKEEngine:
                 return await self.pods.in_line(server, launch["pod"])
             except TryLater as error:
                 if error.values.get("quota"):
-                    return "quota_exhausted"
+                    return Want("quota_exhausted", error.detail)
                 raise
 
     async def _check_nodes(self, saved: SnapshotManifest) -> None:

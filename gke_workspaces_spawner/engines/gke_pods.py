@@ -7,6 +7,7 @@ import logging
 from ..kube import facts, manifest, reading
 from ..kube.client import EVENT, NODE, POD, SECRET, Cluster, Object
 from ..kube.errors import AlreadyExists, Forbidden
+from ..lifecycle.model import Want
 from ..lifecycle.ports import Clock, Server
 from ..lifecycle.reasons import Refused, TryLater
 from . import gke_objects as objects
@@ -158,17 +159,17 @@ class Pods:
                     raise TryLater("remove_failed", f"pod {pods[0]['metadata']['name']} is still there")
                 await self._clock.sleep(LOOK)
 
-    async def in_line(self, server: Server, pod: Object) -> str | None:
-        """Put the pod in line for a node, once; the reason code of what it waits for, or None when it had one (it may have crashed)."""
+    async def in_line(self, server: Server, pod: Object) -> Want | None:
+        """Put the pod in line for a node, once; what it waits for, or None when it had one (it may have crashed)."""
         there = await self.the(server)
         if there is None:
             await self.create(server, pod)
-            return "waiting_for_scheduler"
+            return Want("waiting_for_scheduler")
         if not self._is_the_same(there, pod):
             await self.end(there)
-            return "waiting_for_scheduler"
+            return Want("waiting_for_scheduler")
         if reading.bound(there):
             return None
         code, message = reading.why_waiting(there, await self.events(there))
         self._log.debug("%s waits: %s: %s", server.key, code, message)
-        return code
+        return Want(code, message)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..lifecycle.model import Json, SnapshotManifest, manifest_from_json, manifest_to_json
+from ..lifecycle.model import Json, SnapshotManifest, Want, manifest_from_json, manifest_to_json
 from ..lifecycle.pace import first_guess
 from ..lifecycle.ports import Abilities, Estimate, Failed, Nothing, Observation, Saved, SaveRequest, Saving, Server, Signal
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater
@@ -164,7 +164,7 @@ class GVisorEngine:
             raise Refused("policy_changed", f"the memory limit is {today['memory_limit']} bytes today")
         return {"spec": {**saved, "memory_limit": today.get("memory_limit")}, "secret_env": {}, "snapshot_id": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
         """Whether it fits into free memory, beside the restores whose pages are still being loaded.
 
         Raises :class:`~..lifecycle.reasons.Refused` when it would not fit if nothing else ran: there is nothing to wait for.
@@ -175,8 +175,9 @@ class GVisorEngine:
             raise Refused("not_enough_memory", f"it needs {manifest.bytes:,} bytes, this machine has {max(0, free):,} for servers")
         self._promised = {other: promise for other, promise in self._promised.items() if promise[1] > now}
         loading = sum(size for other, (size, _until) in self._promised.items() if other != sandbox_id(server))
-        if memory["MemAvailable"] < loading + manifest.bytes + self._reserve:
-            return "not_enough_memory"
+        free = memory["MemAvailable"] - loading - self._reserve
+        if free < manifest.bytes:
+            return Want("not_enough_memory", f"it needs {manifest.bytes:,} bytes, {max(0, free):,} are free for servers")
         self._promised[sandbox_id(server)] = (manifest.bytes, now + LOADING_SECONDS + manifest.bytes / SLOWEST_LOADING)
         return None
 

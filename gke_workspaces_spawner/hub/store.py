@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from ..lifecycle.codec import decode
-from ..lifecycle.model import Json, Key, Move, Owner, Pause, Workspace, apply, from_json, to_json
+from ..lifecycle.model import Json, Key, Move, Owner, Pause, Want, Workspace, apply, from_json, to_json
 from ..lifecycle.phases import MOVES, Intent, Phase
 from ..lifecycle.ports import Clock
 from ..lifecycle.reasons import Broken, Conflict
@@ -47,7 +47,7 @@ class HubStore:
         """Row, workspace and extras as they are in the database: names are reused, a row object is not."""
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked: dict[Key, asyncio.Event] = {}
-        self._progress: dict[Key, tuple[float | None, str | None]] = {}
+        self._progress: dict[Key, tuple[float | None, Want | None]] = {}
         self._observers: list[Observer] = []
         self._changed: dict[Key, asyncio.Event] = {}
 
@@ -93,7 +93,7 @@ class HubStore:
         self._note_intent(key, intent)
         return after
 
-    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+    def note_progress(self, key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
         self._progress[key] = (fraction, waits_for)
 
     async def asked(self, key: Key) -> Intent:

@@ -66,6 +66,14 @@ def _sentence(workspace: Workspace, now: float, ended: str | None, *, stopped: b
     return f"This server is stopped. {reason(ended).sentence}" if ended else "This server is stopped."
 
 
+def _detail(workspace: Workspace) -> str | None:
+    """What lies behind the reason, or behind what a resume waits for, as the machine or the cluster says it."""
+    if workspace.phase is Phase.WAITING:
+        return (workspace.waits_for.detail or None) if workspace.waits_for else None
+    pause = workspace.pause
+    return (pause.detail or None) if pause and pause.reason else None
+
+
 def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: bool) -> dict[str, Any]:
     """The view of one server; ``inside`` says whether the reader may know what runs in it."""
     workspace = workspaces.store.read(key)
@@ -101,7 +109,7 @@ def workspace_view(workspaces: Workspaces, key: Key, *, hub_base: str, inside: b
         "sentence": _sentence(workspace, now, ended, stopped=stopped),
         "actions": may,
         "reason": _reason(ended or code),
-        "detail": pause.detail or None if pause and inside and code else None,
+        "detail": _detail(workspace) if inside else None,
         "pause": {"id": pause.id, "clocks": asdict(pause.clocks)} if pause else None,
         "snapshot": _snapshot(current) if current else None,
         "snapshots": [_snapshot(s) for s in workspace.shelf],
@@ -151,6 +159,10 @@ class PageServices:
         if user is None or workspaces.homes is None or workspaces.store.read(Key(user_name, server_name)).phase is not Phase.PAUSED:
             return None
         return workspaces.homes.reader(user.orm_user)
+
+    def page_address(self, spawner: Any) -> str:
+        """The page of that spawner's server."""
+        return urls.page(spawner.hub.base_url, spawner.user.name, spawner.name)
 
     def paused_form(self, spawner: Any, admin_form: str) -> str:
         """The Paused form as HTML, for the Hub's spawn page."""

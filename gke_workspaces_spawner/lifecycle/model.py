@@ -145,6 +145,16 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Want:
+    """What is lacking for a restore to begin."""
+
+    code: str
+    """The reason code, whose sentence is for everybody."""
+    detail: str = ""
+    """What the machine or the cluster says of it, for who asks; empty when it says nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """A server with its phase, its intent and its shelf of snapshots."""
 
@@ -156,8 +166,8 @@ class Workspace:
     pause: Pause | None = None
     shelf: tuple[SnapshotRef, ...] = ()
     phase_since: float = 0.0
-    waits_for: str | None = None
-    """Code of what a resume waits for at this moment; never persisted."""
+    waits_for: Want | None = None
+    """What a resume waits for at this moment; never persisted."""
     progress: float | None = None
     """0..1 within the phase, where known; never persisted on its own account."""
 

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, Workspace
+from .model import Identity, Intent, Json, Key, Move, Owner, SnapshotManifest, Want, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class Engine(Protocol):
         Raises ``Refused('policy_changed')`` when the manifest holds what today's plain spec would not grant.
         """
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
-        """``None`` when a restore fits now; else the reason code to show while waiting.
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
+        """``None`` when a restore fits now; else what it waits for.
 
         ``launch``: what is to be started, for an engine that reserves.
         """
@@ -255,9 +255,21 @@ class HubPort(Protocol):
         """Make every token that the snapshot may hold powerless."""
 
     async def plain_launch(self, key: Key) -> Mapping[str, Json]:
-        """Today's cold-start spec of that server, rendered from its saved options.
+        """Today's cold-start spec of that server, rendered from its saved options; of a resume inside of a start of the Hub alone.
 
         Raises ``Refused('not_allowed')`` when the owner may not start it any more.
+        """
+
+    def check_rights(self, key: Key) -> None:
+        """Raises ``Refused('not_allowed')`` when the owner may not start that server any more. Cheap: asked again and again."""
+
+    def starting(self, key: Key) -> bool:
+        """Whether the Hub has a start of that server under way, inside of which a restore is possible now."""
+
+    async def begin(self, key: Key) -> None:
+        """Have the Hub begin its start of a server whose resume has found room; returns when that is as :meth:`starting` says.
+
+        Raises :class:`~.reasons.TryLater` where the Hub may do it later (``too_many``), :class:`~.reasons.Refused` where it will not.
         """
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
@@ -267,7 +279,7 @@ class HubPort(Protocol):
         """Wait until the Hub calls the server ready; False when its spawn ended otherwise."""
 
     async def start(self, key: Key, fresh: bool) -> None:
-        """Start the server without a handler (an intent was stored)."""
+        """Start the server without a handler (an intent was stored); a resume of it that waits for room is one that was begun."""
 
 
 class Store(Protocol):
@@ -285,8 +297,8 @@ class Store(Protocol):
     def ask(self, key: Key, intent: Intent) -> Workspace:
         """Record an intent (any time, without the lock)."""
 
-    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
-        """How far the phase is, and the reason code of what it waits for: for people, kept in memory alone."""
+    def note_progress(self, key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
+        """How far the phase is, and what it waits for: for people, kept in memory alone."""
 
     async def asked(self, key: Key) -> Intent:
         """Wait until an intent other than NONE is recorded; returns it."""

@@ -99,7 +99,7 @@ def describe(workspace: Workspace, now: float) -> Sentence:
     elif workspace.phase in (Phase.CHECKPOINTING, Phase.RESTORING) and workspace.progress is not None and not code:
         text = f"{text[:-1]} ({round(100 * workspace.progress)} %)."
     elif workspace.phase is Phase.WAITING and workspace.waits_for:
-        text += f" {reason(workspace.waits_for).sentence}"
+        text += f" {reason(workspace.waits_for.code).sentence}"
     elif workspace.phase is Phase.RESTORING and code:
         text = f"Going back to paused: {reason(code).sentence}"
     if workspace.intent is Intent.CANCEL:

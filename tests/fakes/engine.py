@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gke_workspaces_spawner.lifecycle.model import Identity, Json, KernelProcess, SnapshotManifest
+from gke_workspaces_spawner.lifecycle.model import Identity, Json, KernelProcess, SnapshotManifest, Want
 from gke_workspaces_spawner.lifecycle.ports import (
     Abilities,
     Estimate,
@@ -195,13 +195,13 @@ class FakeEngine:
             raise Refused("policy_changed")
         return {**plain, "restore": manifest.snapshot_id}
 
-    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> str | None:
+    async def capacity(self, server: Server, manifest: SnapshotManifest, launch: Mapping[str, Json] | None) -> Want | None:
         self._fail("capacity")
         if self.abilities.reserves:
             assert launch is not None
             if self.process(server) is None:
                 self.start_launch(server, launch)
-        return None if self.clock.time() >= self.room_from else self.no_room_code
+        return None if self.clock.time() >= self.room_from else Want(self.no_room_code, "no machine has room")
 
     async def alive(self, server: Server) -> bool:
         self._fail("alive")

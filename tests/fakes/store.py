@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from gke_workspaces_spawner.lifecycle.model import Intent, Key, Move, Owner, Workspace, apply, from_json, to_json
+from gke_workspaces_spawner.lifecycle.model import Intent, Key, Move, Owner, Want, Workspace, apply, from_json, to_json
 from gke_workspaces_spawner.lifecycle.phases import MOVES
 from gke_workspaces_spawner.lifecycle.reasons import Broken, Conflict
 
@@ -27,7 +27,7 @@ class FakeStore:
     def __init__(self, clock: FakeClock, database: dict[Key, str]) -> None:
         self.clock = clock
         self.database = database
-        self.progress: dict[Key, tuple[float | None, str | None]] = {}
+        self.progress: dict[Key, tuple[float | None, Want | None]] = {}
         self.history: list[Workspace] = []
         self._locks: dict[Key, asyncio.Lock] = {}
         self._asked = asyncio.Event()
@@ -62,7 +62,7 @@ class FakeStore:
         self._asked.set()
         return after
 
-    def note_progress(self, key: Key, fraction: float | None, waits_for: str | None = None) -> None:
+    def note_progress(self, key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
         self.progress[key] = (fraction, waits_for)
 
     async def asked(self, key: Key) -> Intent:

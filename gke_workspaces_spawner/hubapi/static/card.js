@@ -232,7 +232,10 @@ export function whole(view, ui, act, { me, now, heading = 'h1', files = null, wi
       { key: 'said' },
       // what is read aloud: the state when it changes, not every percent of it
       h('span', { key: 'state', role: 'status', class: 'visually-hidden' }, `${title}: ${badge(view).label}`),
-      sentence ? h('p', { key: 'sentence', class: 'fs-5 mb-0' }, sentence) : null
+      sentence ? h('p', { key: 'sentence', class: 'fs-5 mb-0' }, sentence) : null,
+      view.phase === 'waiting' && view.detail
+        ? h('p', { key: 'detail', class: 'text-body-secondary text-break mb-0 mt-1' }, view.detail)
+        : null
     ),
     walking
       ? h(
