@@ -23,6 +23,12 @@ def paused_form(spawner: Any, admin_form: str) -> str:
     return html
 
 
+def page_address(spawner: Any) -> str | None:
+    """Our page of that server, where there are pages."""
+    pages = spawner.user.settings.get(PAGES)
+    return None if pages is None else str(pages.page_address(spawner))
+
+
 def pressed(form: dict[str, Any]) -> str | None:
     """Take our field out of a submitted form; which button was pressed."""
     values = form.pop(FIELD, None)

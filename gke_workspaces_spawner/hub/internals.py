@@ -5,6 +5,7 @@ Read in jupyterhub 5.5.0 and 6.1.1; nothing else in the project reaches past the
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -14,6 +15,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from jupyterhub import orm
+from jupyterhub.apihandlers.base import APIHandler
+from jupyterhub.apihandlers.users import UserServerAPIHandler
 from jupyterhub.handlers.base import BaseHandler, PrefixRedirectHandler, UserUrlHandler
 from sqlalchemy import inspect
 from tornado import web
@@ -23,6 +26,9 @@ from ..lifecycle.model import Key
 
 REASON_HEADER = "X-Gke-Workspaces-Reason"
 """Carries our reason code in answers that the Hub's own handlers write, whose JSON has no place for it."""
+
+SEE_OTHER = 303
+"""Status with which a browser is sent to another page."""
 
 try:
     from jupyterhub.spawner import SpawnException
@@ -85,17 +91,31 @@ class Internals:
         return iter(self.db.query(orm.Spawner))
 
     def system_handler(self) -> BaseHandler:
-        """A handler without a client, for what the Hub can only do from a handler (spawn and stop with its bookkeeping)."""
+        """A handler without a client, for what the Hub can only do from a handler (spawn and stop with its bookkeeping).
+
+        Its settings are a copy of its own, in which the Hub counts failures of starts that no client asked for: none of them is to end it.
+        """
         request = HTTPServerRequest(
             method="POST",
             uri="/",
             headers=HTTPHeaders(),
             connection=_NoConnection(),  # type: ignore[arg-type]
         )
-        application = SimpleNamespace(settings=self.settings, ui_methods={}, ui_modules={})
+        settings = {**self.settings, "failure_count": float("-inf")}
+        application = SimpleNamespace(settings=settings, ui_methods={}, ui_modules={})
         handler = BaseHandler(application, request)
         handler._jupyterhub_user = None
         return handler
+
+    @staticmethod
+    def is_ours(handler: Any) -> bool:
+        """Whether it is a :meth:`system_handler`."""
+        return handler is not None and isinstance(handler.request.connection, _NoConnection)
+
+    @staticmethod
+    def is_of_a_page(handler: Any) -> bool:
+        """Whether a browser waits for its answer, to show it."""
+        return handler is not None and not isinstance(handler, APIHandler) and not Internals.is_ours(handler)
 
     async def add_route(self, key: Key) -> bool:
         """Route the server's address to it (again); False when the Hub knows of no such server that runs."""
@@ -150,15 +170,21 @@ class Internals:
         await spawner._run_apply_user_options(options)
 
     @staticmethod
-    def refusal_of_a_start(spawner: Any, status: int, message: str, code: str) -> web.HTTPError:
+    def refusal_of_a_start(spawner: Any, status: int, message: str, code: str, see: str | None = None) -> web.HTTPError:
         """An error for ``Spawner.start``: reaches the caller, and does not move the Hub's counter of failures.
 
-        The counter lies in the settings of the handler that starts the server, which are a copy of the Hub's.
+        The counter lies in the settings of the handler that starts the server, which are a copy of the Hub's. With ``see`` (a URL) a
+        browser that waits for the answer is sent there instead.
         """
         handler = getattr(spawner, "handler", None)
         if COUNTS_REFUSALS and handler is not None:
             handler.settings["failure_count"] = handler.settings.get("failure_count", 0) - 1  # the Hub adds one
-        return refusal(status, message, code)
+        sent = see is not None and Internals.is_of_a_page(handler)
+        error = refusal(SEE_OTHER if sent else status, message, code)
+        if sent:
+            error.headers["Location"] = see  # type: ignore[attr-defined]
+        error.gke_workspaces_page = see  # type: ignore[attr-defined]  # for our part of the Hub's page that tells of the start's end
+        return error
 
 
 def refusal(status: int, message: str, code: str) -> web.HTTPError:
@@ -203,6 +229,28 @@ def answer_programs(message_for: MessageFor) -> None:
         PrefixRedirectHandler.post = PrefixRedirectHandler.put = PrefixRedirectHandler.patch = PrefixRedirectHandler.delete = other
         PrefixRedirectHandler._accept_token_auth = True
         PrefixRedirectHandler._record_activity = UserUrlHandler._record_activity
+
+
+AfterStop = Callable[[Any, str, str], None]
+"""Told of a stop call that the Hub has answered: the handler, user, server."""
+
+
+def after_stops(tell: AfterStop) -> None:
+    """Let ``tell`` hear of every stop call (``DELETE .../server``) that the Hub let through.
+
+    Of a server that neither runs nor is being started or stopped the Hub asks no spawner what a stop of it would be.
+    """
+    stock = getattr(UserServerAPIHandler, "delete", None)
+    if stock is None or hasattr(stock, "ours"):
+        return
+
+    @functools.wraps(stock)
+    async def delete(handler: Any, user_name: str, server_name: str = "") -> None:
+        await stock(handler, user_name, server_name)
+        tell(handler, user_name, server_name)
+
+    delete.ours = True  # type: ignore[attr-defined]
+    UserServerAPIHandler.delete = delete
 
 
 def _message(handler: Any, message_for: MessageFor) -> Mapping[str, Any] | None:

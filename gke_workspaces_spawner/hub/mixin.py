@@ -19,13 +19,16 @@ from ..lifecycle.model import Json, Key, Workspace
 from ..lifecycle.pace import progress
 from ..lifecycle.phases import OPEN, PAUSE_UNDER_WAY, RESUME_UNDER_WAY, Call, Intent, Outcome, Phase
 from ..lifecycle.ports import Limits
-from ..lifecycle.reasons import Conflict, LifecycleError, Refused, reason
+from ..lifecycle.reasons import Conflict, LifecycleError, Refused, TryLater, reason
 from ..lifecycle.resuming import begin_cold, begin_fresh, fall_back, interrupted
 from ..lifecycle.steps import check
-from .form import paused_form, pressed
+from .form import page_address, paused_form, pressed
 from .internals import refusal
 from .services import ENDED, SETTING, Workspaces
+from .supervisor import ROOM_SECONDS
 
+RESUMES = frozenset({Phase.PAUSED, Phase.WAITING})
+"""Phases in which a start is a resume."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PROGRESS_SECONDS = 1.0
 """How often the Hub's own progress page is told how far a restore is."""
@@ -51,7 +54,15 @@ class PausableMixin(HasTraits):
         Otherwise (the Hub was away for too long) it goes on and the snapshot is thrown away.
         """,
     ).tag(config=True)
-    wait_timeout = Integer(600, min=1, help="Seconds that a resume may wait for room before it goes back to paused.").tag(config=True)
+    wait_timeout = Integer(
+        600,
+        min=1,
+        help="""
+        Seconds that a resume may wait for room before it goes back to paused; may be hours.
+
+        It waits outside of the Hub's start, so it takes no place of `concurrent_spawn_limit`.
+        """,
+    ).tag(config=True)
     restore_timeout = Integer(120, min=1, help="Seconds that a restored server may take to prove that it is the paused process.").tag(
         config=True
     )
@@ -165,33 +176,37 @@ class PausableMixin(HasTraits):
         self.api_token = self.workspaces.credentials.token(self.workspace_key)
         self.will_resume = self.workspace.phase in OPEN
 
-    def run_pre_spawn_hook(self) -> Any:
-        """The last thing that the Hub does before it sets the clock for ``start``: a resume may wait for room longer than a start."""
-        if self.workspace.phase is Phase.PAUSED and self.workspace.intent is not Intent.FRESH:
-            limits = self.workspaces.limits
-            self.start_timeout = max(self.start_timeout, int(limits.waiting + limits.restore) + SPARE_SECONDS)  # type: ignore[has-type]
-        return super().run_pre_spawn_hook()  # type: ignore[misc]
+    def start(self) -> Any:
+        """Not a coroutine itself: the Hub calls it, and then reads how long the start may take."""
+        self.workspace_time_to_start()
+        return self._start_workspace()
 
-    async def start(self) -> Any:
+    def workspace_time_to_start(self) -> None:
+        """The limits of a resume end it with a reason; the Hub's own must not come before them."""
+        if self.workspace.phase in RESUMES and self.workspace.intent is not Intent.FRESH:
+            seconds = int(ROOM_SECONDS + self.workspaces.limits.restore) + SPARE_SECONDS
+            self.start_timeout = max(self.start_timeout, seconds)  # type: ignore[has-type]
+
+    async def _start_workspace(self) -> Any:
         workspace = self.workspace
         if workspace.phase is Phase.RUNNING or (workspace.phase is Phase.PAUSED and workspace.intent is Intent.FRESH):
             await self._start_fresh(workspace)
         else:
-            await self._resume(workspace)
+            await self._resume()
         url = self.workspace_url() or ""
         return "/".join(url.split("/", 3)[:3])  # the Hub knows the path
 
-    async def _resume(self, workspace: Workspace) -> None:
+    async def _resume(self) -> None:
         workspaces, key = self.workspaces, self.workspace_key
         self.will_resume = True
         try:
             await self._put_options_back()
-            if self._comes_by_a_link():  # never takes an accelerator by navigation
-                raise Refused("start_by_link")
-            if check(workspace, Call.START).outcome is not Outcome.DO:
-                raise Conflict("busy", workspace.phase.value)
+            self._check_who_starts(self.workspace)
             workspaces.credentials.reuse(self, key)
-            workspace = await workspaces.supervisor.resume(key)
+            with workspaces.port.inside_start(key):
+                workspace = await workspaces.supervisor.resume(key)
+            if workspace.phase is Phase.WAITING:
+                raise TryLater("waiting_for_room")
             if workspace.phase is Phase.PAUSED:
                 raise Refused((workspace.pause.reason if workspace.pause else None) or "restore_failed")
         except LifecycleError as error:
@@ -199,11 +214,30 @@ class PausableMixin(HasTraits):
             words = reason(error.code)
             status = words.status if words.status < 500 else 409
             sentence = f"{words.sentence} {words.advice}".strip()
-            raise workspaces.internals.refusal_of_a_start(self, status, sentence, words.code) from error
+            see = page_address(self) if words.code == "waiting_for_room" else None
+            raise workspaces.internals.refusal_of_a_start(self, status, sentence, words.code, see) from error
         except BaseException:  # the Hub gave up waiting, or was asked to stop it
             workspaces.credentials.drop_minted(key)
             raise
         self.will_resume = False
+
+    def _check_who_starts(self, workspace: Workspace) -> None:
+        """Only what somebody asked for is resumed, and a resume that waits for room goes on in the start that we ask for and in no other.
+
+        Such a start of ours may come after that resume was cancelled: it must not begin another one.
+        """
+        handler = getattr(self, "handler", None)
+        ours = self.workspaces.internals.is_ours(handler)
+        if workspace.phase is Phase.WAITING:
+            if not ours:
+                raise TryLater("waiting_for_room")
+            return
+        if handler is not None and handler.request.method in SAFE_METHODS:  # never takes an accelerator by navigation
+            raise Refused("start_by_link")
+        if check(workspace, Call.START).outcome is not Outcome.DO:
+            raise Conflict("busy", workspace.phase.value)
+        if ours and workspace.intent not in (Intent.RESUME, Intent.RETRY):
+            raise Refused((workspace.pause.reason if workspace.pause else None) or "resume_stopped")
 
     async def _start_fresh(self, workspace: Workspace) -> None:
         workspaces, key = self.workspaces, self.workspace_key
@@ -227,10 +261,6 @@ class PausableMixin(HasTraits):
         self.user_options = self.orm_spawner.user_options = options  # type: ignore[attr-defined]
         self.workspaces.internals.db.commit()
         await self.workspaces.internals.apply_options(self, options)
-
-    def _comes_by_a_link(self) -> bool:
-        handler = getattr(self, "handler", None)
-        return handler is not None and handler.request.method in SAFE_METHODS
 
     def start_polling(self) -> None:
         self.workspaces.credentials.settle(self, self.workspace_key)
@@ -264,7 +294,7 @@ class PausableMixin(HasTraits):
         self.will_resume = workspace.phase in OPEN
         if workspace.phase in PAUSE_UNDER_WAY and workspace.phase is not Phase.STOPPING:
             return None
-        if workspace.phase in (Phase.PAUSED, Phase.DELETING):
+        if workspace.phase in (Phase.PAUSED, Phase.WAITING, Phase.DELETING):  # what waits in line for room is no server yet
             if not self._spawn_pending:  # type: ignore[attr-defined]
                 workspaces.credentials.drop_unused(self, key)
             return 0
@@ -304,6 +334,8 @@ class PausableMixin(HasTraits):
     async def delete_forever(self) -> None:
         """The server or its user is deleted: its snapshots and tokens go with it."""
         workspaces, key = self.workspaces, self.workspace_key
+        if self.workspace.phase is Phase.WAITING:  # outside of any start that the Hub could have ended before
+            await workspaces.supervisor.interrupt(key)
         await purge(workspaces.ports, key)
         await workspaces.engine.remove(workspaces.server(key))
         workspaces.credentials.forget(key)
@@ -317,6 +349,8 @@ class PausableMixin(HasTraits):
     async def run_options_from_form(self, form_data: dict[str, Any]) -> Any:
         """Act on the button of the Paused form that was pressed (the Hub calls this for posted forms only)."""
         button = pressed(form_data)
+        if self.workspace.phase is Phase.WAITING:
+            return self.workspaces.options(self)
         if self.workspace.phase is Phase.PAUSED:
             if button != "fresh":
                 return self.workspaces.options(self)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jupyterhub import scopes
@@ -33,6 +35,8 @@ class JupyterHubPort:
         self._log = log
         self._unrouted: set[Key] = set()
         """Servers whose route this life of the Hub has taken away; to take it away again would be an error in its log."""
+        self._starting: dict[Key, asyncio.Event] = {}
+        """Set while the spawner's ``start`` of that server waits for what the drive of its resume does next."""
 
     async def unroute(self, key: Key) -> None:
         if key in self._unrouted:
@@ -71,8 +75,40 @@ class JupyterHubPort:
         """Rights are asked for by a resume alone: a pause takes nothing that its owner would have to be granted."""
         spawner = self._spawner(key)
         if spawner.workspace.phase in RESUME_UNDER_WAY:
-            self._check_rights(key)
+            self.check_rights(key)
         return await spawner.workspace_plain_launch()  # type: ignore[no-any-return]
+
+    @contextlib.contextmanager
+    def inside_start(self, key: Key) -> Iterator[None]:
+        """Around what the spawner's ``start`` does for a resume: in here, and nowhere else, its restore may begin."""
+        inside = self._starting.setdefault(key, asyncio.Event())
+        inside.set()
+        try:
+            yield
+        finally:
+            inside.clear()
+
+    def starting(self, key: Key) -> bool:
+        return key in self._starting and self._starting[key].is_set()
+
+    async def begin(self, key: Key) -> None:
+        """Whoever gives this call up does not end the Hub's start, which then finds that there is nothing to go on with."""
+        start = asyncio.ensure_future(self.start(key, False))
+        start.add_done_callback(lambda done: done.cancelled() or done.exception())
+        inside = asyncio.ensure_future(self._starting.setdefault(key, asyncio.Event()).wait())
+        try:
+            await asyncio.wait({start, inside}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            inside.cancel()
+        if self.starting(key):
+            return
+        if start.cancelled():
+            raise Refused("resume_stopped")
+        try:
+            start.result()
+        except Conflict as error:  # another call for that server is under way, and ends by itself
+            raise TryLater(error.code, error.detail) from error
+        raise TryLater("busy", "the Hub's start has ended meanwhile")
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
         self._credentials.awaken(key)
@@ -110,6 +146,8 @@ class JupyterHubPort:
             if error.status_code == TOO_MANY:
                 raise TryLater("too_many", error.log_message or "") from error
             recorded = getattr(error.__cause__, "code", None)
+            if recorded == "waiting_for_room":
+                return
             raise Refused(recorded or "not_allowed", error.log_message or "") from error
         except Exception as error:  # a hook of the deployment, a timeout of the Hub: of any class
             pause = spawner.workspace.pause
@@ -134,7 +172,7 @@ class JupyterHubPort:
             raise Refused("unknown_server")
         return spawner
 
-    def _check_rights(self, key: Key) -> None:
+    def check_rights(self, key: Key) -> None:
         """A resume is today's right: the owner may have been blocked, or have lost the right to start servers."""
         user = self._internals.user(key.user)
         authenticator = self._internals.settings.get("authenticator")

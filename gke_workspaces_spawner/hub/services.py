@@ -19,7 +19,7 @@ from ..lifecycle.words import sentence
 from .clock import WallClock
 from .credentials import Credentials, Vault
 from .guest import HubGuest, guest_secret
-from .internals import Internals, answer_programs
+from .internals import Internals, after_stops, answer_programs
 from .port import JupyterHubPort
 from .store import HubStore
 from .supervisor import Supervisor
@@ -65,6 +65,7 @@ class Workspaces:
                 "c.JupyterHub.subdomain_host (docs: security of snapshots)."
             )
         answer_programs(_told)
+        after_stops(_stopped)
 
     @property
     def pace(self) -> Pace:
@@ -129,3 +130,10 @@ def _told(handler: Any, user_name: str, server_name: str) -> Mapping[str, Any] |
         return None
     said = sentence(workspace, workspaces.clock.time())
     return {"message": f"This server cannot answer now. {said}", "reason": workspace.phase.value, "phase": workspace.phase.value}
+
+
+def _stopped(handler: Any, user_name: str, server_name: str) -> None:
+    """A server that waits for room runs no more than a stopped one, but must not come back by itself after a stop."""
+    workspaces = handler.settings["users"].settings.get(SETTING)
+    if workspaces is not None:
+        workspaces.supervisor.stop_waiting(Key(handler.find_user(user_name).name, server_name))

@@ -22,6 +22,8 @@ from ..lifecycle.steps import check
 from .internals import Internals
 from .store import HubStore
 
+ROOM_SECONDS = 5.0
+"""For how long a start of the Hub looks whether there is room for a resume, well below its ``slow_spawn_timeout`` of 10 s."""
 START_SECONDS = 5.0
 """How long the Hub may take from a call to the start that it asks for (it may have to refresh the user's login)."""
 WATCH_SECONDS = 0.1
@@ -201,27 +203,43 @@ class Supervisor:
             self._leaving.discard(key)
 
     async def resume(self, key: Key) -> Workspace:
-        """Begin a resume and wait until the process has proved itself, another one is up, or it is paused again.
+        """Begin a resume, or go on with one that waits for room; returns when the process has proved itself, another one is up, or it is
+        paused again: and, still ``waiting``, when there is no room within :data:`ROOM_SECONDS`.
 
         Runs inside the spawner's ``start``; when the Hub cancels that, nothing of the attempt is left.
         """
         workspace = self._store.read(key)
-        self._store.commit(workspace, begin_resume(workspace, self._ports.clock.time(), self._ports.hub_boot))
+        if workspace.phase is not Phase.WAITING:
+            self._store.commit(workspace, begin_resume(workspace, self._ports.clock.time(), self._ports.hub_boot))
         task = self.drive(key)
+        looked = asyncio.ensure_future(self._ports.clock.sleep(ROOM_SECONDS))
         try:
             while True:
                 workspace = self._store.read(key)
                 proved = workspace.pause is not None and workspace.pause.attempt is not None and workspace.pause.attempt.proof is not None
                 if workspace.phase not in RESUME_UNDER_WAY or (workspace.phase is Phase.RESTORING and proved):
                     return workspace
+                if workspace.phase is Phase.WAITING and looked.done():
+                    if workspace.waits_for is not None:
+                        return workspace
+                    looked = asyncio.ensure_future(self._ports.clock.sleep(WATCH_SECONDS))  # its drive is in the middle of a look
                 if task.done():
                     raise Conflict("restore_failed", f"the drive ended in {workspace.phase.value}")
                 changed = asyncio.ensure_future(self._store.changed(key))  # no await since the read above
-                await asyncio.wait({task, changed}, return_when=asyncio.FIRST_COMPLETED)
+                ends = {task, changed, looked} if workspace.phase is Phase.WAITING else {task, changed}
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(self.interrupt(key)))
             raise
+        finally:
+            looked.cancel()
+
+    def stop_waiting(self, key: Key) -> None:
+        """The Hub was asked to stop a server: a resume of it that waits for room outside of any start is to come to nothing."""
+        if self._store.read(key).phase is Phase.WAITING:
+            self._store.ask(key, Intent.CANCEL)
+            self.drive(key)
 
     async def discard(self, key: Key, code: str = "discarded") -> None:
         """Delete the paused process state and its tokens; returns when the bytes are gone."""

@@ -235,6 +235,8 @@ class VerbHandler(WorkspaceAPIHandler):
         done, _ = await asyncio.wait([task], timeout=ANSWER_SECONDS)
         if done and task.exception() is not None:
             error = task.exception()
+            if workspaces.store.read(key).phase is Phase.WAITING:  # it goes on by itself, which is what the caller is told
+                return
             raise error if isinstance(error, web.HTTPError) else Refused("start_failed", repr(error))
 
     VERBS = ("cancel", "resume", "fresh", "retry", "accept")

@@ -160,6 +160,10 @@ class PageServices:
             return None
         return workspaces.homes.reader(user.orm_user)
 
+    def page_address(self, spawner: Any) -> str:
+        """The page of that spawner's server."""
+        return urls.page(spawner.hub.base_url, spawner.user.name, spawner.name)
+
     def paused_form(self, spawner: Any, admin_form: str) -> str:
         """The Paused form as HTML, for the Hub's spawn page."""
         handler = spawner.handler  # None after a start that was refused: then it is not known who looks

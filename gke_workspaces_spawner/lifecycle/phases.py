@@ -170,7 +170,7 @@ CALLS: Mapping[Call, Mapping[Phase, Answer]] = MappingProxyType(
             saving=_remember(Intent.RESUME, "resumes as soon as it is paused"),
             stopping=_remember(Intent.RESUME, "resumes as soon as it is paused"),
             paused=_do("resume"),
-            resuming=_join("the resume that is under way"),
+            resuming=_join("the resume that is under way; while it waits for room it comes back by itself"),
             unproven=_UNPROVEN,
             deleting=_DISCARDING,
         ),

@@ -254,9 +254,21 @@ class HubPort(Protocol):
         """Make every token that the snapshot may hold powerless."""
 
     async def plain_launch(self, key: Key) -> Mapping[str, Json]:
-        """Today's cold-start spec of that server, rendered from its saved options.
+        """Today's cold-start spec of that server, rendered from its saved options; of a resume inside of a start of the Hub alone.
 
         Raises ``Refused('not_allowed')`` when the owner may not start it any more.
+        """
+
+    def check_rights(self, key: Key) -> None:
+        """Raises ``Refused('not_allowed')`` when the owner may not start that server any more. Cheap: asked again and again."""
+
+    def starting(self, key: Key) -> bool:
+        """Whether the Hub has a start of that server under way, inside of which a restore is possible now."""
+
+    async def begin(self, key: Key) -> None:
+        """Have the Hub begin its start of a server whose resume has found room; returns when that is as :meth:`starting` says.
+
+        Raises :class:`~.reasons.TryLater` where the Hub may do it later (``too_many``), :class:`~.reasons.Refused` where it will not.
         """
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
@@ -266,7 +278,7 @@ class HubPort(Protocol):
         """Wait until the Hub calls the server ready; False when its spawn ended otherwise."""
 
     async def start(self, key: Key, fresh: bool) -> None:
-        """Start the server without a handler (an intent was stored)."""
+        """Start the server without a handler (an intent was stored); a resume of it that waits for room is one that was begun."""
 
 
 class Store(Protocol):

@@ -28,6 +28,9 @@ from .steps import (
 
 PROVED = "proved"
 
+ASK_HUB_AGAIN = 5.0
+"""Seconds between two times that the Hub is asked to begin the start of a resume that has found room."""
+
 
 # ---------------------------------------------------------------- what a call commits
 
@@ -115,29 +118,48 @@ def back_to_paused(workspace: Workspace, code: str, detail: str = "") -> Move:
 
 
 async def waiting(ports: Ports, workspace: Workspace) -> Move | None:
-    """Wait until a restore fits."""
-    pause, server = pause_of(workspace), server_of(workspace)
+    """Wait until a restore fits, and until the Hub has a start under way that it is part of.
+
+    A wait may last for hours, so it is no part of a start of the Hub, of which there may be few at a time: the Hub's start steps out
+    when there is no room at once, and is begun anew from here when there is.
+    """
+    pause, server, key = pause_of(workspace), server_of(workspace), workspace.key
     if of_another_life(ports, pause):
         return await give_up(ports, workspace, "hub_restarted")
     manifest, launch = None, None
     until = workspace.phase_since + ports.limits.waiting
+    hub_not_before, hub_said = 0.0, Want("busy")
     while True:
         if cancelled(ports, workspace):
             return await give_up(ports, workspace, "cancelled")
+        want, can_ask = None, True
         try:
+            ports.hub.check_rights(key)
             if manifest is None:
                 manifest = await _manifest(ports, workspace)
             if launch is None and ports.engine.abilities.reserves:
-                launch = ports.engine.launch(manifest, await ports.hub.plain_launch(workspace.key))
-            want = await ports.engine.capacity(server, manifest, launch)
+                can_ask = ports.hub.starting(key)  # what to put in line is rendered inside of a start alone: an outage may have passed it
+                if can_ask:
+                    ports.store.note_progress(key, None, None)
+                    launch = ports.engine.launch(manifest, await ports.hub.plain_launch(key))
+            if can_ask:
+                want = await ports.engine.capacity(server, manifest, launch)
         except TryLater as error:  # an outage is waited out like any other want of room
             want = Want(error.code, error.detail)
-        if want is None:
+        if want is None and can_ask and ports.hub.starting(key):  # no await from here to the commit: the start may step out at any other
             clocks = replace(pause.clocks, capacity_found=ports.clock.time())
             return Move(Phase.RESTORING, pause=replace(pause, clocks=clocks))
+        if want is None and ports.clock.time() >= hub_not_before:
+            hub_not_before = ports.clock.time() + ASK_HUB_AGAIN
+            try:
+                await unless_cancelled(ports, workspace, ports.hub.begin(key))
+                continue  # that may have taken a while: look again whether the room is still there
+            except TryLater as error:
+                hub_said = Want(error.code, error.detail)
+        want = want or hub_said
         if ports.clock.time() >= until:
             return await give_up(ports, workspace, want.code, want.detail)
-        ports.store.note_progress(workspace.key, None, want)
+        ports.store.note_progress(key, None, want)
         await ports.clock.sleep(ports.limits.capacity_poll)
 
 

@@ -245,6 +245,7 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
     def start(self) -> Any:
         """Like KubeSpawner's: a future that its ``progress`` watches."""
         self._options_loaded = False
+        self.workspace_time_to_start()
         self._start_future = asyncio.ensure_future(self._start_any())
         return self._start_future
 

@@ -25,6 +25,8 @@ class FakeHub:
         self.routes: set[Key] = set()
         self.spawning: set[Key] = set()
         """Servers that this life of the Hub is starting."""
+        self.begun = 0
+        """Starts that resumes have asked for which had found room."""
         self.suspended: set[Key] = set()
         self.store: FakeStore | None = None
         self.ports: Ports | None = None
@@ -65,9 +67,23 @@ class FakeHub:
         self.suspended.add(key)
 
     async def plain_launch(self, key: Key) -> Mapping[str, Json]:
+        self.check_rights(key)
+        if self._workspace(key).phase in RESUME_UNDER_WAY and key not in self.spawning:
+            raise AssertionError("rendered outside of a start")
+        return {"image": "jupyter"}
+
+    def check_rights(self, key: Key) -> None:
         if not self.allowed:
             raise Refused("not_allowed")
-        return {"image": "jupyter"}
+
+    def starting(self, key: Key) -> bool:
+        return key in self.spawning
+
+    async def begin(self, key: Key) -> None:
+        if self.start_refused:
+            raise self.start_refused
+        self.begun += 1
+        self.spawning.add(key)
 
     async def launch(self, key: Key, spec: Mapping[str, Json], manifest: SnapshotManifest) -> None:
         self.suspended.discard(key)
@@ -106,6 +122,8 @@ class FakeHub:
 
     def on_commit(self, before: Workspace, after: Workspace) -> None:
         """The spawner's ``start`` returns when the proof, or the verdict against it, is persisted: the row says running."""
+        if after.phase not in RESUME_UNDER_WAY:
+            self.spawning.discard(after.key)
         if after.phase is Phase.UNPROVEN and before.phase is not Phase.UNPROVEN:
             self.rows.add(after.key)
             self.routes.add(after.key)

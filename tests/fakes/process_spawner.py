@@ -6,7 +6,7 @@ lies in files, so it survives the death of the Hub that started it. Faults are r
 * ``save``: ``fail`` | ``hang`` | ``lost``; ``restore``: ``fail`` | ``fresh``; ``capacity`` and ``estimate``: a reason code;
 * ``refuse_start``: a hook of the deployment refuses every start;
 * ``hold``: a phase whose work does not end as long as the fault is there (``preparing``, ``checkpointing``, ``saved``, ``stopping``,
-  ``restoring``, ``deleting``), or ``starting`` for a cold start.
+  ``restoring``, ``deleting``), or ``starting`` for a cold start, ``hook`` for a hook of the deployment before any start.
 
 With ``kill.json`` the Hub kills itself right after a phase was persisted.
 """
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyterhub.spawner import Spawner
+from jupyterhub.utils import maybe_future
 from tornado import web
 from traitlets import Unicode
 
@@ -275,13 +276,14 @@ class ProcessWorkspaceSpawner(PausableMixin, Spawner):  # type: ignore[misc]
         workspaces.store.observe(KillSwitch(state))
         return workspaces
 
-    def run_pre_spawn_hook(self) -> Any:
-        """A deployment's hook that refuses."""
+    async def run_pre_spawn_hook(self) -> None:
+        """A deployment's hook that refuses, or takes its time."""
         engine = self.workspaces.engine
         assert isinstance(engine, ProcessEngine)
         if engine._fault("refuse_start"):
             raise web.HTTPError(403, "Not today.")
-        return super().run_pre_spawn_hook()
+        await engine._held("hook")
+        await maybe_future(super().run_pre_spawn_hook())
 
     async def workspace_plain_launch(self) -> Mapping[str, Any]:
         self.ip, self.port = "127.0.0.1", 0

@@ -69,7 +69,7 @@ class Mortal:
 
 ENGINE = frozenset({"estimate", "save", "observe", "confirm_frozen", "thaw", "manifest", "capacity", "alive", "signal", "remove", "delete"})
 GUEST = frozenset({"prepare", "thaw", "restored", "frozen"})
-HUB = frozenset({"unroute", "route", "stop", "suspend_tokens", "plain_launch", "launch", "routed", "start"})
+HUB = frozenset({"unroute", "route", "stop", "suspend_tokens", "plain_launch", "launch", "routed", "start", "begin"})
 STORE = frozenset({"commit"})
 
 

@@ -44,6 +44,8 @@ def bring_to(hub: RunningHub, user: str, server: str, phase: Phase) -> str:
     elif phase in RESUME_UNDER_WAY | {Phase.UNPROVEN}:
         assert hub.verb("resume", user, server)[0] == 202
         hub.wait_phase(phase.value, user, server)
+        if phase is Phase.WAITING:
+            wait_for("the start to step out", lambda: not hub.workspace(user, server)["hub"]["pending"])
     elif phase is Phase.DELETING:
         hub.in_background(lambda: hub.ask("DELETE", user, server, f"/pause/{pause_id}"))
         hub.wait_phase(phase.value, user, server)

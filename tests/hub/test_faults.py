@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +14,7 @@ import requests
 from .running import RunningHub, wait_for
 
 SETTINGS = {"spawner": {"pause_timeout": 3, "wait_timeout": 3, "restore_timeout": 5, "start_timeout": 2, "consecutive_failure_limit": 3}}
-"""The Hub ends itself after three failures, and gives a start less time than a resume may wait for room."""
+"""The Hub ends itself after three failures, and gives a start less time than a resume may wait for room, and than it may take then."""
 
 
 def goes_on(hub: RunningHub, user: str, first: dict[str, object]) -> None:
@@ -120,6 +121,21 @@ def test_a_resume_that_fails_keeps_the_saved_state_and_counts_as_no_failure_of_t
             break
     hub.fault()
     assert hub.resume(ann)["receipt"]["resumed"] is True
+    goes_on(hub, ann, first)
+
+
+def test_a_restore_may_take_longer_than_an_ordinary_start(hub: RunningHub, ann: str) -> None:
+    hub.start_server(ann)
+    first = hub.count(ann)
+    hub.pause(ann)
+    hub.fault(hold="restoring")
+    hub.verb("resume", ann)
+    hub.wait_phase("restoring", ann)
+    begun = time.monotonic()
+    wait_for("more than the limit of a start", lambda: time.monotonic() > begun + 3)
+    assert hub.workspace(ann)["phase"] == "restoring"
+    hub.fault()
+    assert hub.wait_phase("running", ann)["receipt"]["resumed"] is True
     goes_on(hub, ann, first)
 
 

@@ -172,15 +172,39 @@ async def test_a_resume_that_waits_for_room_says_so_and_can_be_cancelled(ann: Pe
 
         assert await eventually("a reason for the wait", told)
         assert (await ann.pod())["status"]["phase"] == "Pending"
+        assert await start == 200, "it goes on outside of the Hub's start"
+        seen = await ann.workspace()
+        assert (seen["phase"], seen["hub"]) == ("waiting", {"ready": False, "pending": None})
+        assert "node" in seen["detail"], "what the scheduler or the autoscaler said"
         await ann.cancel()
         assert (await ann.at_rest())["reason"] == "cancelled"
         await ann.until_no_pod()
-        assert await start < 500
         assert len((await left(admin))["PodSnapshot"]) == 1
     finally:
         for machine in machines:
             await nodes.cordon(machine, on=False)
     assert (await ann.resume())["phase"] == "running"
+
+
+async def test_a_resume_that_waited_for_room_comes_back_by_itself_in_the_place_that_it_has_kept(
+    ann: Person, admin: Api, nodes: Nodes
+) -> None:
+    before = await ann.started()
+    await ann.pause()
+    machines = [node["metadata"]["name"] for node in await admin.list("Node")]
+    for machine in machines:
+        await nodes.cordon(machine)
+    try:
+        assert await ann.start() == 200
+        assert (await ann.workspace())["phase"] == "waiting"
+        pod = await ann.pod()
+    finally:
+        for machine in machines:
+            await nodes.cordon(machine, on=False)
+    assert (await ann.at_rest())["phase"] == "running"
+    await ann.ready()
+    assert (await ann.count())["boot_id"] == before["boot_id"]
+    assert (await ann.pod())["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
 async def test_under_stop_the_save_ends_the_pod_and_the_server_comes_back(ann: Person) -> None:

@@ -75,18 +75,19 @@ def test_what_does_not_fit_now_waits_and_comes_back_when_there_is_room(hub: Runn
     snapshot = hub.workspace("ann")["snapshot"]
     with ballast() as size:
         with_reserve(hub, available() - snapshot["bytes"] + size // 2)
-        asked = hub.in_background(lambda: hub.ask("POST", "ann"))
-        view = hub.wait_phase("waiting", "ann")
-        assert "room" in view["sentence"]
-        nothing_was_touched(hub, snapshot)
-        status, answer = asked.result(WAIT_SECONDS + 30)
-        assert status == 409, answer
+        status, answer = hub.ask("POST", "ann")
         view = hub.workspace("ann")
-        assert (view["phase"], view["reason"]["code"]) == ("paused", "not_enough_memory")
+        assert (status, view["phase"]) == (202, "waiting"), answer
+        assert view["hub"]["pending"] is None
+        assert "not enough free memory" in view["sentence"]
+        assert "are free for servers" in view["detail"]
+        nothing_was_touched(hub, snapshot)
+        view = hub.wait_phase("paused", "ann", seconds=WAIT_SECONDS + 30)
+        assert view["reason"]["code"] == "not_enough_memory"
         nothing_was_touched(hub, snapshot)
 
-        hub.in_background(lambda: hub.ask("POST", "ann"))
-        hub.wait_phase("waiting", "ann")
+        assert hub.ask("POST", "ann")[0] == 202
+        assert hub.workspace("ann")["phase"] == "waiting"
         nothing_was_touched(hub, snapshot)
     view = hub.wait_phase("running", "ann", seconds=WAIT_SECONDS + 30)
     assert view["receipt"]["resumed"] is True

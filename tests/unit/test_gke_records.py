@@ -64,7 +64,7 @@ def test_a_pod_may_be_there_unless_the_server_is_paused_or_the_hub_has_stopped_i
 # ---------------------------------------------------------------- poll
 
 
-@pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.WAITING, Phase.RESTORING, Phase.UNPROVEN])
+@pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.RESTORING, Phase.UNPROVEN])
 async def test_a_poll_in_an_outage_says_not_known_to_have_ended_since_the_hub_stops_at_its_start_what_raises(phase: Phase) -> None:
     workspace = in_phase(phase)
 

@@ -7,11 +7,12 @@ stays as it was, the next Hub knows nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gke_workspaces_spawner.lifecycle.drive import STEPS, drive
-from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Workspace
+from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Want, Workspace
 from gke_workspaces_spawner.lifecycle.phases import MOVES, Phase
 from gke_workspaces_spawner.lifecycle.ports import Failed, Limits, Signal
 from gke_workspaces_spawner.lifecycle.resuming import begin_discard
@@ -80,15 +81,32 @@ async def test_a_kill_at_any_call_of_a_pause_loses_nothing(down_for: float) -> N
     assert ends == {Phase.RUNNING, Phase.PAUSED}
 
 
+def steps_out(world: World) -> None:
+    """The Hub's start finds no room at once, and is begun anew when there is."""
+    world.engine.room_from = world.clock.time() + 10
+
+    def note(key: Key, fraction: float | None, waits_for: Want | None = None) -> None:
+        noted(key, fraction, waits_for)
+        if waits_for is not None:
+            world.hub.spawning.discard(key)
+
+    noted, world.store.note_progress = world.store.note_progress, note  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("reserves", [False, True], ids=["looks", "reserves"])
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after a wait outside of the Hub's start"])
 @pytest.mark.parametrize("down_for", DOWN.values(), ids=DOWN)
-async def test_a_kill_at_any_call_of_a_resume_loses_nothing(down_for: float) -> None:
+async def test_a_kill_at_any_call_of_a_resume_loses_nothing(down_for: float, waits: bool, reserves: bool) -> None:
     kills, ends = 0, set()
     for at in range(1, 200):
         world = World()
+        world.engine.abilities = replace(world.engine.abilities, reserves=reserves)
         never_while_unproved(world)
         identity = (await world.start()).identity
         assert (await world.pause()).phase is Phase.PAUSED
         world.begin_resume()
+        if waits:
+            steps_out(world)
         if not await world.killed_at(at, drive(world.ports, world.key)):
             break
         kills += 1
@@ -98,6 +116,8 @@ async def test_a_kill_at_any_call_of_a_resume_loses_nothing(down_for: float) -> 
         if world.phase() is Phase.PAUSED:
             assert world.workspace.pause
             assert world.workspace.pause.reason == "hub_restarted"
+            assert world.process is None, "nothing is left in line"
+            world.engine.room_from = 0.0
             await world.resume()
             nothing_is_lost(world, identity)
         assert world.phase() is Phase.RUNNING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from gke_workspaces_spawner.lifecycle.drive import drive
 from gke_workspaces_spawner.lifecycle.model import Identity, Intent, Key, Move, SnapshotState, Want, Workspace
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Absent, Limits, Restored, Signal
-from gke_workspaces_spawner.lifecycle.reasons import TryLater, reason
+from gke_workspaces_spawner.lifecycle.reasons import Refused, TryLater, reason
 from gke_workspaces_spawner.lifecycle.resuming import PROVED, accept, begin_discard, interrupted, retry
 from gke_workspaces_spawner.lifecycle.words import sentence
 from tests.fakes import World
@@ -230,6 +231,179 @@ async def test_a_resume_waits_for_room_and_says_so() -> None:
     receipt = world.workspace.pause and world.workspace.pause.receipt
     assert receipt
     assert receipt["seconds"]["waiting"] == pytest.approx(120, abs=2)
+
+
+# ---------------------------------------------------------------- a wait outside of the Hub's start
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(50_000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to be")
+
+
+def reserving(limits: Limits | None = None) -> World:
+    """A world whose engine finds room by putting the server in line, as on a cluster."""
+    world = World(limits)
+    world.engine.abilities = replace(world.engine.abilities, reserves=True)
+    return world
+
+
+async def outside(world: World) -> tuple[Identity, asyncio.Future[Workspace]]:
+    """A paused server whose resume found no room at once, so that the Hub's start of it has ended again; and the drive of it."""
+    identity = (await world.start()).identity
+    assert (await world.pause()).phase is Phase.PAUSED
+    world.engine.room_from = world.clock.time() + 120
+    world.begin_resume()
+    driving = asyncio.ensure_future(world.drive())
+    await until(lambda: world.workspace.waits_for is not None)
+    world.hub.spawning.discard(world.key)
+    return identity, driving
+
+
+@pytest.mark.parametrize("make", [World, reserving])
+async def test_the_hub_is_asked_for_its_start_only_when_there_is_room_and_the_restore_is_part_of_it(make: Callable[[], World]) -> None:
+    world = make()
+    identity, driving = await outside(world)
+    begun_at: list[float] = []
+    begin = world.hub.begin
+
+    async def watched(key: Key) -> None:
+        begun_at.append(world.clock.time())
+        assert world.phase() is Phase.WAITING
+        await begin(key)
+
+    world.hub.begin = watched  # type: ignore[method-assign]
+    room_from = world.engine.room_from
+    assert (await driving).phase is Phase.RUNNING
+    assert len(begun_at) == 1
+    assert room_from <= begun_at[0] < room_from + 2
+    assert world.process
+    assert world.process.identity == identity
+    assert world.engine.launches == 1
+    assert world.workspace.pause
+    assert world.workspace.pause.receipt
+    assert world.workspace.pause.receipt["seconds"]["waiting"] == pytest.approx(120, abs=2)
+
+
+async def test_room_that_is_gone_when_the_hub_has_begun_its_start_is_waited_for_again() -> None:
+    world = World()
+    _, driving = await outside(world)
+    begin = world.hub.begin
+
+    async def slow(key: Key) -> None:
+        world.engine.room_from = world.clock.time() + 60
+        await begin(key)
+        world.hub.spawning.discard(key)  # the start looked for a while and stepped out again
+        if world.hub.begun == 2:
+            world.hub.begin = begin  # type: ignore[method-assign]
+
+    world.hub.begin = slow  # type: ignore[method-assign]
+    assert (await driving).phase is Phase.RUNNING
+    assert world.hub.begun == 3
+    assert world.engine.launches == 1
+
+
+async def test_a_hub_with_too_many_starts_under_way_is_asked_again_later_and_the_page_says_so() -> None:
+    world = reserving()
+    _, driving = await outside(world)
+    world.hub.start_refused = TryLater("too_many", "the Hub's limit")
+    await until(lambda: world.workspace.waits_for == Want("too_many", "the Hub's limit"))
+    assert world.process, "its place is kept"
+    assert world.phase() is Phase.WAITING
+    world.hub.start_refused = None
+    assert (await driving).phase is Phase.RUNNING
+    assert world.engine.launches == 1
+
+
+async def test_too_many_starts_until_the_limit_end_in_paused_with_that_reason() -> None:
+    world = reserving(Limits(waiting=300.0))
+    _, driving = await outside(world)
+    world.hub.start_refused = TryLater("too_many")
+    before = world.clock.time()
+    await driving
+    still_paused(world, "too_many")
+    assert 300.0 <= world.clock.time() - before < 302.0
+
+
+async def test_a_start_that_the_hub_refuses_ends_in_paused_with_its_reason_and_nothing_left_in_line() -> None:
+    world = reserving()
+    _, driving = await outside(world)
+    world.hub.start_refused = Refused("token_revoked")
+    await driving
+    still_paused(world, "token_revoked")
+
+
+async def test_a_right_that_is_lost_during_the_wait_ends_it() -> None:
+    world = reserving()
+    _, driving = await outside(world)
+    await until(lambda: world.process is not None)
+    world.hub.allowed = False
+    before = world.clock.time()
+    await driving
+    still_paused(world, "not_allowed")
+    assert world.clock.time() - before < 5
+    assert world.hub.begun == 0
+
+
+async def test_what_an_outage_kept_from_being_put_in_line_is_rendered_in_a_start_of_its_own() -> None:
+    world = reserving()
+    await world.start()
+    await world.pause()
+    world.engine.errors["manifest"] = TryLater("cluster_unreachable")
+    world.begin_resume()
+    driving = asyncio.ensure_future(world.drive())
+    await until(lambda: world.workspace.waits_for == Want("cluster_unreachable"))
+    world.hub.spawning.discard(world.key)
+    world.engine.errors.clear()
+    assert (await driving).phase is Phase.RUNNING
+    assert world.hub.begun == 1
+
+
+@pytest.mark.parametrize("make", [World, reserving])
+async def test_a_cancel_while_the_hub_begins_its_start_restores_nothing(make: Callable[[], World]) -> None:
+    world = make()
+    _, driving = await outside(world)
+    begins, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_key: Key) -> None:
+        begins.set()
+        await goes_on.wait()
+
+    world.hub.begin = slow  # type: ignore[method-assign]
+    await begins.wait()
+    launches = world.engine.launches
+    world.store.ask(world.key, Intent.CANCEL)
+    await driving
+    still_paused(world, "cancelled")
+    assert world.engine.launches == launches
+
+
+@pytest.mark.parametrize("make", [World, reserving])
+async def test_a_hub_that_is_killed_during_the_wait_finds_it_paused_with_nothing_left_in_line(make: Callable[[], World]) -> None:
+    world = make()
+    identity, driving = await outside(world)
+    await until(lambda: world.workspace.waits_for is not None)
+    driving.cancel()
+    await asyncio.wait([driving])
+    await world.restart()
+    still_paused(world, "hub_restarted")
+    world.engine.room_from = 0.0
+    await world.resume()
+    assert world.process
+    assert world.process.identity == identity
+
+
+async def test_what_the_cluster_said_of_the_wait_is_told_and_kept_when_it_was_in_vain() -> None:
+    world = World(Limits(waiting=30.0))
+    _, driving = await outside(world)
+    await until(lambda: world.workspace.waits_for == Want("no_capacity", "2 of 3 are free"))
+    await driving
+    still_paused(world, "no_capacity")
+    assert world.workspace.pause
+    assert world.workspace.pause.detail == "2 of 3 are free"
 
 
 @pytest.mark.parametrize("code", ["no_capacity", "not_enough_memory"])

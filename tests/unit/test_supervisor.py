@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gke_workspaces_spawner.hub.supervisor import Supervisor
+from gke_workspaces_spawner.hub.supervisor import ROOM_SECONDS, Supervisor
 from gke_workspaces_spawner.lifecycle.model import Intent, Key
 from gke_workspaces_spawner.lifecycle.phases import Phase
 from gke_workspaces_spawner.lifecycle.ports import Failed, Limits
@@ -289,6 +289,77 @@ async def test_a_resume_that_was_given_up_in_an_outage_is_paused_afterwards_and_
 
 async def never(*_: Any) -> None:
     await asyncio.Event().wait()
+
+
+# ---------------------------------------------------------------- a resume that waits for room
+
+
+async def outside(world: World, supervisor: Supervisor) -> None:
+    """What the spawner's ``start`` does for a resume without room: it looks for a while and leaves it to the drive."""
+    await world.start()
+    await world.pause()
+    world.engine.room_from = world.clock.time() + 10_000
+    world.hub.spawning.add(world.key)
+    begun = world.clock.time()
+    assert (await supervisor.resume(world.key)).phase is Phase.WAITING
+    assert ROOM_SECONDS <= world.clock.time() - begun < ROOM_SECONDS + 2
+    world.hub.spawning.discard(world.key)
+
+
+def with_changes(world: World) -> Supervisor:
+    """The fake store has no word for a change: whoever waits for one sees it at the next look."""
+    supervisor = supervisor_of(world)
+    world.store.changed = lambda key: asyncio.sleep(0)  # type: ignore[attr-defined]
+    return supervisor
+
+
+async def test_a_start_steps_out_of_a_resume_without_room_and_a_later_one_goes_on_with_it() -> None:
+    world = World(Limits(waiting=1e6))
+    supervisor = with_changes(world)
+    await outside(world, supervisor)
+    revision = world.workspace.revision
+    world.hub.spawning.add(world.key)  # the Hub's next start, before there is room
+    assert (await supervisor.resume(world.key)).phase is Phase.WAITING
+    assert world.workspace.revision == revision, "no second resume was begun"
+    world.engine.room_from = 0.0
+    workspace = await supervisor.resume(world.key)
+    assert workspace.phase in (Phase.RESTORING, Phase.RUNNING)
+    await until(lambda: world.phase() is Phase.RUNNING)
+    assert world.engine.launches == 1
+
+
+async def test_a_start_does_not_step_out_in_the_middle_of_what_is_only_possible_inside_of_it() -> None:
+    world = World(Limits(waiting=1e6))
+    world.engine.abilities = replace(world.engine.abilities, reserves=True)
+    supervisor = with_changes(world)
+    render = world.hub.plain_launch
+
+    async def slow(key: Key) -> Any:
+        await world.clock.sleep(3 * ROOM_SECONDS)
+        return await render(key)
+
+    await world.start()
+    await world.pause()
+    world.hub.plain_launch = slow  # type: ignore[method-assign]
+    world.engine.room_from = world.clock.time() + 10_000
+    world.hub.spawning.add(world.key)
+    begun = world.clock.time()
+    assert (await supervisor.resume(world.key)).phase is Phase.WAITING
+    assert world.clock.time() - begun >= 3 * ROOM_SECONDS
+    assert world.process is not None, "it stands in line"
+
+
+async def test_a_stop_call_ends_a_wait_and_touches_nothing_else() -> None:
+    world = World(Limits(waiting=1e6))
+    supervisor = with_changes(world)
+    await outside(world, supervisor)
+    supervisor.stop_waiting(world.key)
+    await until(lambda: world.phase() is Phase.PAUSED)
+    assert world.workspace.pause
+    assert world.workspace.pause.reason == "cancelled"
+    revision = world.workspace.revision
+    supervisor.stop_waiting(world.key)
+    assert world.workspace.revision == revision
 
 
 # ---------------------------------------------------------------- looking after everybody

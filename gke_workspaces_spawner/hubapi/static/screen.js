@@ -105,6 +105,13 @@ export class Screen {
     }
   }
 
+  /** Who watches the start of his own server wants to get into it, from whichever page he is on by then. */
+  goOnLater(view) {
+    if (view.user === me()) {
+      goOn.set(view);
+    }
+  }
+
   /** Where the server stands on the page. */
   place(view) {
     return (

@@ -70,6 +70,18 @@ class InsteadScreen extends OneScreen {
   }
 }
 
+/** On JupyterHub's page that waits for a start: one that waits for room has ended, and the server's own page goes on from there. */
+class StartingScreen extends Screen {
+  draw() {
+    const [view] = this.views;
+    const page = view?.phase === 'waiting' && !view.hub?.pending ? safeUrl(view.urls?.page) : null;
+    if (page) {
+      this.goOnLater(view);
+      location.replace(page);
+    }
+  }
+}
+
 class ListScreen extends Screen {
   draw() {
     const others = this.views.filter(view => view.user !== me());
@@ -202,7 +214,14 @@ class HomeScreen extends Screen {
   }
 }
 
-const SCREENS = { one: OneScreen, form: FormScreen, instead: InsteadScreen, list: ListScreen, home: HomeScreen };
+const SCREENS = {
+  one: OneScreen,
+  form: FormScreen,
+  instead: InsteadScreen,
+  starting: StartingScreen,
+  list: ListScreen,
+  home: HomeScreen
+};
 
 for (const mount of document.querySelectorAll('[data-gke-workspaces]')) {
   new SCREENS[mount.dataset.gkeWorkspaces](mount).start();
