@@ -54,7 +54,7 @@ labextension: $(INSTALLED_LABEXTENSION)/package.json
 #   make bench    the measurements of tests/bench: long, needs root and a quiet machine
 #   make lock     requirements/: the versions that CI installs
 
-.PHONY: test lint bench lock
+.PHONY: test lint bench matrix lock
 
 test:
 	@exec .ci/run
@@ -75,6 +75,11 @@ lint: $(VENV)/.checks node_modules/.package-lock.json
 bench: $(VENV)/.checks $(LABEXTENSION)/package.json
 	@$(BIN)/python -m gke_workspaces_spawner.cli.bring
 	$(BIN)/python -m pytest tests/bench --timeout=0 $(ARGS)
+
+matrix: $(VENV)/.checks $(LABEXTENSION)/package.json
+	@$(BIN)/python -m gke_workspaces_spawner.cli.bring
+	@$(BIN)/python -m tests.emulator.binaries
+	GKE_WORKSPACES_MATRIX=all GKE_WORKSPACES_OUTCOMES=docs/outcomes.md $(BIN)/python -m pytest tests/kube/test_matrix.py $(ARGS)
 
 lock:
 	@$(PYTHON) tools/lock.py

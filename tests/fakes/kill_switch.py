@@ -17,6 +17,11 @@ def arm(folder: Path, phase: str, *, proof: bool = False, group: bool = False) -
     path.with_suffix(".new").replace(path)
 
 
+def disarm(folder: Path) -> None:
+    """Let it live: that phase was not to come."""
+    (folder / "kill.json").unlink(missing_ok=True)
+
+
 class KillSwitch:
     """Observer of the store: the Hub kills itself (SIGKILL) when the phase that ``kill.json`` names has been persisted."""
 
