@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +28,8 @@ SETTLE = float(os.environ.get("GKE_WORKSPACES_SETTLE_SECONDS", "15"))
 
 NEEDS_ROOT = frozenset({"sandbox", "browser"})
 
+attempts_failed: list[str] = []
+"""Tests of which an attempt failed, whatever a further one did."""
 not_run: list[str] = []
 """Tests that were skipped or were expected to fail, with the reason that pytest was given."""
 
@@ -56,6 +61,8 @@ before_key: pytest.StashKey[leaks.Machine | None] = pytest.StashKey()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.outcome in ("failed", "rerun"):
+        attempts_failed.append(report.nodeid)
     if report.skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
         not_run.append(f"{report.nodeid}: {reason}")
@@ -67,9 +74,21 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         not_run.append(f"{report.nodeid}: {reason}")
 
 
+def let_go_of_failures() -> None:
+    """Free what failed attempts held (sockets in the frames of a traceback): a warning for that would fail a run whose tests all passed."""
+    for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a strict run that skipped something or that left something on the machine."""
+    if attempts_failed:
+        let_go_of_failures()
     if not STRICT:
         return
     before = session.config.stash[before_key]

@@ -21,11 +21,13 @@ from tests.emulator.api import Api
 from tests.emulator.faults import clear_faults, set_faults
 from tests.emulator.hub import EmulatedHub, hub_account, shipped_policies
 from tests.emulator.nodes import Nodes
-from tests.emulator.running import BUILD_SECONDS, NotYet, RunningEmulator, Space, make_space
-from tests.kube.people import Person, until_nothing_is_left, wipe
+from tests.emulator.running import BUILD_SECONDS, NotYet, RunningEmulator, Space, eventually, make_space
+from tests.kube.people import Person, until_nothing_is_left, up, wipe
 
 numbers = itertools.count(1)
 RUN = secrets.token_hex(2)
+OUTAGE_SECONDS = 120.0
+"""That a test which failed in the middle of an outage may leave to the next."""
 SPAWNER = "tests.fakes.killable.KillableSpawner"
 fixture = functools.partial(pytest_asyncio.fixture, loop_scope="module")
 
@@ -79,13 +81,14 @@ def nodes(admin: Api, emulator: RunningEmulator) -> Nodes:
 
 @fixture()
 async def faults(admin: Api) -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """Switches faults on (``checkpoint_fails="pod=x"``) and off (``None``); none is on before and after."""
+    """Switches faults on (``checkpoint_fails="pod=x"``) and off (``None``); none is on before and after, and no outage lasts."""
     await clear_faults(admin)
 
     async def switch(**named: str | None) -> None:
         await set_faults(admin, **named)
 
     yield switch
+    await eventually("an API server that answers", lambda: up(admin), OUTAGE_SECONDS)
     await clear_faults(admin)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.emulator.api import Api, Object
+from tests.emulator.api import OUTAGES, Api, Object
 from tests.emulator.cluster import NAMESPACE
 from tests.emulator.hub import EmulatedHub
 from tests.emulator.running import NotYet, eventually
@@ -141,6 +141,15 @@ class Person:
             return not await self.pods()
 
         await eventually(f"no pod of {self.name}", look, 30)
+
+
+async def up(admin: Api) -> bool:
+    """Whether the API server answers: one that goes or comes refuses, breaks off or says no."""
+    try:
+        await admin.list("Node")
+    except OUTAGES:
+        return False
+    return True
 
 
 KINDS = ("Pod", "PodSnapshotManualTrigger", "PodSnapshot", "Secret", "PersistentVolumeClaim")

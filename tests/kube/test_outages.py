@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-
-import aiohttp
 
 from tests.emulator.api import Api
 from tests.emulator.hub import EmulatedHub
 from tests.emulator.running import eventually
-from tests.kube.people import Person
+from tests.kube.people import Person, up
 
 Switch = Callable[..., Awaitable[None]]
 
@@ -19,14 +16,6 @@ HOMES = False
 
 AWAY = 60
 """Seconds: KubeSpawner's own reflectors give up for ever after 55."""
-
-
-async def up(admin: Api) -> bool:
-    try:
-        await admin.list("Node")
-    except (aiohttp.ClientError, OSError, asyncio.TimeoutError):
-        return False
-    return True
 
 
 async def test_after_a_long_outage_the_hub_sees_what_became_of_its_pods(ann: Person, hub: EmulatedHub, admin: Api, faults: Switch) -> None:

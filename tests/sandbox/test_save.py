@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -609,7 +610,7 @@ def test_a_resume_takes_the_seal_over_from_one_made_at_leisure(tmp_path: Path, m
         if len(rests) == 2:
             shelf.verify("one")  # would wait for ever if the lock were held in a rest
 
-    monkeypatch.setattr("gke_workspaces_spawner.sandbox.snapshots.time.sleep", rest)
+    monkeypatch.setattr("gke_workspaces_spawner.sandbox.snapshots.time", SimpleNamespace(sleep=rest))
     assert not shelf.seal_at_leisure("one")
     first = (shelf.path("one") / SEAL).read_bytes()
     shelf.verify("one")
