@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .catalogue import Catalogue
-from .entries import Choice, choices, chosen_of, has_ours, listed_profiles, said
+from .entries import Choice, choices, chosen_of, has_ours, listed_profiles, said, unlisted_settings
 from .findings import Finding, State
 from .rules import Context
 from .schema import Settings, parse
@@ -72,11 +72,16 @@ def chosen(profile: Mapping[str, Any], user_options: Mapping[str, Any], catalogu
         return None
     options = chosen_of(profile, user_options)
     gke, override = said(profile, options)
+    override |= dict.fromkeys(unlisted_settings(profile, user_options), _as_typed)
     words = [
         f"profile {str(profile.get('display_name') or profile.get('slug'))!r}",
         *(f"{name} {each!r}" for name, each in options.items()),
     ]
     return _look(Choice(0, ", ".join(words), options, gke, override), catalogue, context)
+
+
+def _as_typed() -> None:
+    """Stands for what a user types, as a function stands for what only the hub can tell: it is looked at once it is set."""
 
 
 def usable(profile_list: Any, report: Report) -> list[Any]:

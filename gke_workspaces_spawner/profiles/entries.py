@@ -109,6 +109,16 @@ def chosen_of(profile: Mapping[str, Any], user_options: Mapping[str, Any]) -> di
     return found
 
 
+def unlisted_settings(profile: Mapping[str, Any], user_options: Mapping[str, Any]) -> list[str]:
+    """Settings of KubeSpawner that get what the user has typed in place of a choice."""
+    options, found = profile.get("profile_options"), []
+    for name, option in options.items() if isinstance(options, Mapping) else ():
+        unlisted = option.get("unlisted_choice") if isinstance(option, Mapping) else None
+        if user_options.get(f"{name}--unlisted-choice") and isinstance(unlisted, Mapping):
+            found += list(_override(unlisted))
+    return found
+
+
 def default_choice(choices: Mapping[str, Any]) -> str:
     """The choice that is marked as the default, else the first."""
     marked = (name for name, choice in choices.items() if isinstance(choice, Mapping) and choice.get("default"))

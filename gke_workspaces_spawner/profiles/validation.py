@@ -22,7 +22,6 @@ from .rules import (
     memory_limit,
     product,
     sandboxed,
-    series,
     tpu_type,
     wants_pausing,
     why_not_pausable,
@@ -216,10 +215,6 @@ def _sandbox(say: Say, choice: Choice, settings: Settings, catalogue: Catalogue,
     if sharing is not None and sharing.strategy in ("time-sharing", "mps"):
         what = f"Users who share a GPU with {sharing.strategy} are not kept from each other's GPU memory."
         yield say("gke.gpu.sharing", what, "Use mig where they do not trust each other.", "sandbox", State.WARNING)
-    machine = series(settings, catalogue)
-    if kind is None and forced and machine is not None and machine.name == "e2":
-        what = "The state of servers on E2 machines cannot be saved."
-        yield say("gke.machine.family", what, "", "sandbox", State.WARNING)
 
 
 def _reporting(say: Say, choice: Choice, settings: Settings) -> Iterator[Finding]:

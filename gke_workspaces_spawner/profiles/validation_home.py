@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .catalogue import Catalogue, StorageClass
 from .entries import Choice
@@ -43,6 +43,10 @@ def home(say: Callable[..., Finding], choice: Choice, settings: Settings, catalo
         yield say(key, what, "Use a class that waits for the first consumer, such as standard-rwo.", "home", State.WARNING)
     yield from _written(say, settings, row if written else None, name)
     yield from _per(say, settings, context)
+    if settings.home is not None and "volumes" in context.settings and not _mounts_a_claim(choice, context):
+        what = "A claim is made for the home, and none of the server's volumes is a claim."
+        mend = "Add a volume with persistentVolumeClaim: {claimName: '{pvc_name}'} to c.KubeSpawner.volumes, and its mount."
+        yield say("gke.home", what, mend, "home", State.WARNING)
 
 
 def _written(say: Callable[..., Finding], settings: Settings, row: StorageClass | None, name: str | None) -> Iterator[Finding]:
@@ -119,6 +123,14 @@ def claims_are_per(template: str) -> str:
 def attaches(row: StorageClass, takes: str) -> bool:
     """Whether such a volume can be used on machines that take those disks; True where that is not known."""
     return (row.disk, takes) not in {("pd", "hyperdisk"), ("hyperdisk", "pd")}
+
+
+def _mounts_a_claim(choice: Choice, context: Context) -> bool:
+    volumes = context.value(choice, "volumes")
+    if "volumes" in choice.override and volumes is None:  # a function's
+        return True
+    each = volumes.values() if isinstance(volumes, Mapping) else volumes or ()
+    return any(isinstance(one, Mapping) and ("persistentVolumeClaim" in one or "persistent_volume_claim" in one) for one in each)
 
 
 def _machine(settings: Settings, catalogue: Catalogue) -> str:

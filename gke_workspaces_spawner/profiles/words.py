@@ -53,7 +53,7 @@ def row(choice: Choice, settings: Settings, catalogue: Catalogue, context: Conte
         capacity(settings, catalogue),
         _home(choice, settings, catalogue, context),
         pausing(choice, settings, catalogue, context),
-        wait(settings, catalogue),
+        wait(choice, settings, catalogue, context),
         (kind.needs or "") if kind else "",
         kubespawner_traits(settings, catalogue, memory_limit(choice, context)),
     )
@@ -100,10 +100,14 @@ def pausing(choice: Choice, settings: Settings, catalogue: Catalogue, context: C
     return "yes, with GPU memory" if settings.gpu else "yes"
 
 
-def wait(settings: Settings, catalogue: Catalogue) -> int:
-    """Seconds that a start of it may take."""
+def wait(choice: Choice, settings: Settings, catalogue: Catalogue, context: Context) -> int:
+    """Seconds that a start of it may take: as an override says, else what such a machine may take, and not less than the hub's own."""
+    own, configured = choice.override.get("start_timeout"), context.settings.get("start_timeout")
+    if isinstance(own, int) and not isinstance(own, bool):
+        return own
     kind = catalogue.capacities.get(settings.capacity.kind)
-    return WAITS["tpu" if settings.tpu else "gpu" if settings.gpu else "cpu"] + (kind.wait if kind else 0)
+    machine = WAITS["tpu" if settings.tpu else "gpu" if settings.gpu else "cpu"] + (kind.wait if kind else 0)
+    return max(machine, configured) if isinstance(configured, int) else machine
 
 
 def _machine(settings: Settings, catalogue: Catalogue) -> str:
@@ -120,7 +124,7 @@ def _home(choice: Choice, settings: Settings, catalogue: Catalogue, context: Con
     if not makes_homes(choice, settings, context):
         return "as the hub says"
     name, known = class_of(choice, settings, catalogue, context)
-    size = choice.override.get("storage_capacity") or (settings.home.size if settings.home else None)
+    size = context.value(choice, "storage_capacity") or (settings.home.size if settings.home else None)
     words = [str(size)] if size else []
     words.append((known.words if known and known.words else name) or "the cluster's default class")
     if settings.home and settings.home.access == "ReadWriteMany":

@@ -1,6 +1,6 @@
 """The ``gke`` key of profiles, in KubeSpawner: checked at the Hub's start, hidden where it is wrong, made into settings at a start.
 
-A list without such a key goes through untouched. What a profile has set is put back before the next choice is loaded.
+A list without such a key goes through untouched. What a profile has set is put back before the next start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..lifecycle.reasons import Refused
 
 OF_THE_HUB = (
     *("mem_limit", "mem_guarantee", "cpu_limit", "cpu_guarantee", "image", "pausable", "start_timeout"),
-    *("storage_class", "storage_pvc_ensure", "pvc_name_template"),
+    *("storage_class", "storage_pvc_ensure", "pvc_name_template", "volumes"),
 )
 """Settings that the checks look at, as they are without a profile."""
 REPORTS = 64
@@ -55,7 +55,7 @@ class ChoosingMixin(HasTraits):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._of_the_hub = {name: getattr(self, name) for name in OF_THE_HUB}
+        self._of_the_hub = {name: copy.deepcopy(getattr(self, name)) for name in OF_THE_HUB}
         self._before_profile: dict[str, Any] = {}
         self._catalogue, self._catalogue_findings = profiles.catalogue_with(self.catalogue) if self.catalogue else (profiles.built_in(), ())
 
@@ -92,6 +92,7 @@ class ChoosingMixin(HasTraits):
     # ------------------------------------------------------------ what a user may choose
 
     def _get_initialized_profile_list(self, profile_list: Any) -> Any:
+        self._all_hidden = False
         if isinstance(profile_list, (list, tuple)) and any(profiles.has_ours(profile) for profile in profile_list):
             profile_list = profiles.usable(profile_list, self._profile_report(list(profile_list)))
             groups = getattr(getattr(self, "user", None), "groups", None)
@@ -179,12 +180,10 @@ class ChoosingMixin(HasTraits):
         except (ValueError, StopIteration):
             return  # told when the options are loaded
         found = profiles.chosen(profile, self.user_options or {}, self._catalogue, self._profile_context)  # type: ignore[attr-defined]
-        configured = self._of_the_hub["start_timeout"]
-        if found is not None and not found.refusals:
-            own = found.choice.override.get("start_timeout")
-            self.start_timeout = own if isinstance(own, int) else max(configured, profiles.wait(found.settings, self._catalogue))
+        if found is None or found.refusals:
+            self.start_timeout = self._of_the_hub["start_timeout"]
         else:
-            self.start_timeout = configured
+            self.start_timeout = profiles.wait(found.choice, found.settings, self._catalogue, self._profile_context)
 
 
 def _name(value: Any) -> str:

@@ -44,6 +44,14 @@ def test_a_choice_is_over_the_profile_key_by_key_and_the_parts_of_hardware_with_
     assert ["gke-spot" in str(row.traits["node_selector"]) for row in rows] == [True, False]
 
 
+def test_a_capacity_of_a_choice_replaces_the_profiles() -> None:
+    flex = {"gke": {"capacity": {"flex-start": {"max_run": 3600}}, "home": {"size": None}}}
+    one = profile(gke={"gpu": {"type": "l4"}, "capacity": {"reservation": "team"}, "home": {"size": "1Gi"}}, how={"team": {}, "flex": flex})
+    first, second = look(one).rows
+    assert (first.capacity, second.capacity) == ("reserved (team)", "flex-start: waits for a machine, ends after 60 min")
+    assert ("storage_capacity" in first.traits, "storage_capacity" in second.traits) == (True, False)
+
+
 def test_a_choice_marked_as_default_is_the_default() -> None:
     marked = {"l4": HARDWARE["l4"], "v4": {**HARDWARE["v4"], "default": True}}
     assert [row.accelerator for row in look(profile(hardware=marked)).rows] == ["TPU v4 2x2x1: 4 chips", "L4 24 GB"]

@@ -230,6 +230,16 @@ def test_a_choice_in_words(gke: dict[str, Any], field: str, words: str) -> None:
     assert row.as_json()[field] == words
 
 
+@pytest.mark.parametrize(
+    ("hub", "override", "words"),
+    [({}, {}, "20 min"), ({"start_timeout": 3600}, {}, "60 min"), ({"start_timeout": 3600}, {"start_timeout": 120}, "2 min")],
+)
+def test_the_longest_wait_is_what_the_hub_will_wait(hub: dict[str, Any], override: dict[str, Any], words: str) -> None:
+    entry = {"display_name": "one", "gke": {"gpu": {"type": "l4"}}, "kubespawner_override": override}
+    (row,) = check([entry], built_in(), Context(hub)).rows
+    assert row.longest_wait == words
+
+
 # ---------------------------------------------------------------- the catalogue
 
 

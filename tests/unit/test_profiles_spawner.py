@@ -122,6 +122,8 @@ async def test_what_a_hook_of_the_deployment_sets_before_a_start_stays() -> None
     one._options_loaded = False
     await one.load_user_options()
     assert one.node_selector == {"team": "x", "hook": "y", "cloud.google.com/gke-accelerator": "nvidia-l4"}
+    one.clear_state()
+    assert one.node_selector == {"team": "x", "hook": "y"}, "what it was before the last start, not before the first"
 
 
 async def test_plain_profiles_beside_ours_are_kubespawners_own() -> None:
@@ -215,6 +217,24 @@ async def test_a_wrong_choice_is_refused_with_a_sentence(profile_list: list[Any]
     with pytest.raises(Refused, match=says) as refused:
         await one.load_choice()
     assert reason(refused.value.code).status == 400
+
+
+async def test_an_approved_image_that_a_user_types_is_taken_whatever_the_hubs_own_is() -> None:
+    typed = {
+        "unlisted_choice": {"enabled": True, "kubespawner_override": {"image": "{value}"}},
+        "choices": {"a": {"gke": {"image": "ok/a"}}},
+    }
+    one = spawner([{**L4, "gke": {"image": {"approved": ["ok/*"]}}, "profile_options": {"image": typed}}])
+    assert notebook(await pod(one, profile="l4", **{"image--unlisted-choice": "ok/mine:2"}))["image"] == "ok/mine:2"
+
+
+async def test_a_list_of_a_function_that_offers_something_again_can_be_chosen_from() -> None:
+    offered = [BAD]
+    one = spawner(lambda spawner: offered)
+    with pytest.raises(Refused, match="Nothing of the list"):
+        await one.load_choice()
+    offered[:] = [PLAIN]
+    await one.load_choice()
 
 
 async def test_an_error_of_the_configuration_is_not_told_as_the_users() -> None:

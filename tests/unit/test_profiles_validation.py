@@ -239,6 +239,22 @@ def test_per_has_to_be_what_the_names_of_claims_are(template: str, per: str, rig
     assert (not refusals) is right
 
 
+@pytest.mark.parametrize(
+    ("volumes", "override", "told"),
+    [
+        ([], {}, True),
+        ({"home": {"persistentVolumeClaim": {"claimName": "c"}}}, {}, False),
+        ([{"name": "home", "persistentVolumeClaim": {}}], {}, False),
+        ([{"name": "home", "persistentVolumeClaim": {}}], {"volumes": [{"name": "x", "emptyDir": {}}]}, True),
+        ([], {"volumes": lambda spawner: []}, False),
+    ],
+)
+def test_a_home_that_no_volume_mounts_is_told_where_volumes_are_known(volumes: Any, override: dict[str, Any], told: bool) -> None:
+    findings = found({"home": {"size": "1Gi"}}, override, volumes=volumes)
+    assert [(one.key, one.state) for one in findings] == ([("gke.home", State.WARNING)] if told else [])
+    assert not found({"home": {"size": "1Gi"}})
+
+
 @pytest.mark.parametrize(("template", "state"), [("claim-{username}", State.REFUSED), ("claim-{user_server}", State.WARNING)])
 def test_one_home_that_would_have_to_attach_to_two_kinds_of_machines_lists_the_pair(template: str, state: State) -> None:
     pair = [
