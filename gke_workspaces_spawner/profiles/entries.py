@@ -153,7 +153,7 @@ def _over(below: Any, above: Any) -> Any:
     for key, value in above.items():
         before = found.pop(key, None)
         if key in MERGED and isinstance(before, Mapping) and isinstance(value, Mapping):
-            value = {name: each for name, each in {**before, **value}.items() if each is not None}
+            value = {**before, **value}  # None there is as if it were not written
         if value is not None:
             found[key] = value
     return found

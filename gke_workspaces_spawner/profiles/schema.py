@@ -243,7 +243,7 @@ class _Reader:
         given = self.mapping(key, value, ("strategy", "clients", "size"))
         strategy = self.word(f"{key}.strategy", given.get("strategy"), SHARING)
         if strategy is None:
-            if "strategy" not in given:
+            if given.get("strategy") is None:
                 self.wrong(f"{key}.strategy", "It is missing.", f"Known: {listed(SHARING)}.")
             return None
         clients, size = self.number(f"{key}.clients", given.get("clients")), self.text(f"{key}.size", given.get("size"), LABEL)

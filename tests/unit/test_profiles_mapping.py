@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gke_workspaces_spawner.profiles import Context, additions, built_in, catalogue_with, check, kubespawner_traits
+from gke_workspaces_spawner.kube import facts
+from gke_workspaces_spawner.profiles import Context, additions, built_in, catalogue_with, check, kubespawner_traits, mapping
 from gke_workspaces_spawner.profiles.catalogue import TABLES, data
 from gke_workspaces_spawner.profiles.schema import parse
 
@@ -266,6 +267,27 @@ def test_accelerators_stand_on_families_that_are_known_and_names_are_theirs_alon
         for row in table.rows.values():
             assert all(catalogue.machines.get(family) for family in row.series)
             assert all(catalogue.machines.rows[family].arch == row.arch for family in row.series)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        (mapping.GPU, "gpu"),
+        (mapping.TPU, "tpu"),
+        (mapping.ACCELERATOR, "accelerator"),
+        (mapping.TPU_ACCELERATOR, "tpu_selector"),
+        (mapping.PARTITION, "partition"),
+        (mapping.FAMILY, "family"),
+    ],
+)
+def test_what_a_profile_asks_for_is_what_pausing_looks_at(label: str, name: str) -> None:
+    assert label == facts.name(name)
+
+
+def test_models_of_which_several_can_be_saved_are_the_same_for_profiles_and_for_pausing() -> None:
+    assert {name for name, row in built_in().gpus.rows.items() if row.snapshot == "all"} == set(
+        facts.data("facts")["names"]["several_gpus"]
+    )
 
 
 def test_labels_are_what_google_calls_them() -> None:

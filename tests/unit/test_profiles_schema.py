@@ -66,6 +66,7 @@ def test_pausable_is_a_word_of_which_yaml_makes_a_boolean(written: Any, read: bo
         ({"gpu": {"type": "l4", "drivers": "latest"}}, "gke.gpu.drivers", "'driver'"),
         ({"gpu": {"type": "l4", "driver": "newest"}}, "gke.gpu.driver", ""),
         ({"gpu": {"type": "l4", "sharing": {"clients": 2}}}, "gke.gpu.sharing.strategy", "mps"),
+        ({"gpu": {"type": "l4", "sharing": {"strategy": None, "clients": 2}}}, "gke.gpu.sharing.strategy", "mps"),
         ({"gpu": {"type": "l4", "sharing": {"strategy": "mig"}}}, "gke.gpu.sharing.size", ""),
         ({"gpu": {"type": "l4", "sharing": {"strategy": "mps", "size": "1g.5gb"}}}, "gke.gpu.sharing.size", "mig"),
         ({"tpu": {"type": "v5e"}}, "gke.tpu.topology", "'2x2'"),
