@@ -107,6 +107,16 @@ def test_the_catalogue_of_the_file_counts(tmp_path: Path, capsys: pytest.Capture
     assert "B200 180 GB" in capsys.readouterr().out
 
 
+def test_the_example_of_the_docs_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
+    indented = [line[4:] if line.startswith("    ") else "" for line in page.splitlines()]
+    example = "\n".join(indented[: indented.index("gke-workspaces profiles FILE")])
+    assert run(tmp_path, "jupyterhub_config.py", example, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["choices"]) == 4
+    assert said["findings"] == []
+
+
 # ---------------------------------------------------------------- in the hub's configuration
 
 
