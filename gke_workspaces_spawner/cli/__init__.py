@@ -56,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--values", type=Path, metavar="FILE", help="the hub's values (YAML) or jupyterhub_config.py; it is not run")
     doctor.set_defaults(run=_doctor)
 
+    profiles = commands.add_parser("profiles", help="what each choice of a hub's profile list becomes, and what is wrong with it")
+    profiles.add_argument("file", type=Path, metavar="FILE", help="the hub's values (YAML) or jupyterhub_config.py; it is not run")
+    profiles.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    profiles.set_defaults(run=_profiles)
+
     uninstall = commands.add_parser("uninstall", parents=[cluster], help="what pausing has left in a cluster and a Hub, and its removal")
     uninstall.add_argument("--hub-url", metavar="URL", help="the Hub's REST, to ask for its records and to discard what is saved")
     how = uninstall.add_mutually_exclusive_group()
@@ -95,6 +100,12 @@ def _doctor(options: argparse.Namespace, words: Sequence[str]) -> int:
     from .doctor import Options, doctor
 
     return doctor(Options(options.kubeconfig, options.context, options.namespace, options.values, options.json))
+
+
+def _profiles(options: argparse.Namespace, words: Sequence[str]) -> int:
+    from .profiles import Options, profiles
+
+    return profiles(Options(options.file, options.json))
 
 
 def _uninstall(options: argparse.Namespace, words: Sequence[str]) -> int:

@@ -38,6 +38,7 @@ from ..lifecycle.phases import OPEN, RESUME_UNDER_WAY, Phase
 from ..lifecycle.ports import Limits
 from ..lifecycle.reasons import Broken, LifecycleError, Refused, TryLater, reason
 from .background import in_background
+from .choosing import ChoosingMixin
 from .reconcile import reconcile
 from .reflectors import SteadyWatches
 from .start_checks import check_pods, unknown_settings
@@ -48,9 +49,8 @@ MADE = "pausable"
 """Entry of the store's extras: this server's pod was made so that it can be paused."""
 BLOCKERS = "blockers"
 """Entry: sentences on why it was not, although that was asked for."""
-PROFILE_KEY = "gke"
 PROFILE_SETTINGS = ("pausable", "post_checkpoint")
-"""Settings that a profile's ``gke`` entry may give."""
+"""Settings of ours that a profile may give, in its ``gke`` entry or its ``kubespawner_override``."""
 CRASH_LOOK = 1.0
 """Seconds between two looks at whether a restore has crashed."""
 RUNS_LOOK = 0.2
@@ -60,7 +60,7 @@ _launching: contextvars.ContextVar[bool] = contextvars.ContextVar("launching", d
 _looking: contextvars.ContextVar[bool] = contextvars.ContextVar("looking", default=False)
 
 
-class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: ignore[misc]  # KubeSpawner is untyped
+class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, ChoosingMixin, KubeSpawner):  # type: ignore[misc]  # KubeSpawner is untyped
     """KubeSpawner with servers that can be paused and resumed with their memory on GKE."""
 
     pausable = Bool(
@@ -68,8 +68,9 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
         help="""
         Whether servers are started so that they can be paused: in GKE Sandbox (gVisor), never restarted in place.
 
-        A profile sets it with `gke: {pausable: true}`, or in its `kubespawner_override`. A server whose pod has something that cannot be
-        saved (a TPU, a privileged container, a folder of the machine) is started as KubeSpawner would, and says so when asked to pause.
+        A profile sets it with `gke: {pausable: auto}` or `no`, or in its `kubespawner_override`. A server whose pod has something that
+        cannot be saved (a TPU, a privileged container, a folder of the machine) is started as KubeSpawner would, and says so when asked
+        to pause.
         """,
     ).tag(config=True)
     post_checkpoint = Enum(
@@ -131,6 +132,7 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
                 "c.GKEWorkspaceSpawner.pausable and c.KubeSpawner.enable_user_namespaces exclude each other: PodSnapshotPolicies and the "
                 "Hub's rights belong to one namespace",
             )
+        spawner.check_profiles()
         cookie_secret = Internals(settings, log).cookie_secret
         hub_key = hmac.new(cookie_secret, b"gke-workspaces/objects/v1", hashlib.sha256).digest()
         engine = GKEEngine(Cluster(spawner.api.api_client), spawner.engine_settings(), hub_key, WallClock(), log)
@@ -213,13 +215,6 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
         await super().load_user_options()
         self._options_loaded = True
 
-    def _load_profile(self, slug: str | None, profile_list: list[Any]) -> None:
-        super()._load_profile(slug, profile_list)
-        ours = self._get_profile(slug, profile_list).get(PROFILE_KEY) or {}
-        for name in PROFILE_SETTINGS:
-            if name in ours:
-                setattr(self, name, ours[name])
-
     def _pausable_settings(self) -> Pausable:
         owner = self.workspace.owner
         return Pausable(
@@ -232,6 +227,8 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
 
     def _blockers(self, pod: Object) -> tuple[Blocker, ...]:
         found = list(blockers(pod, self._pausable_settings()))
+        if self._profile_blocker is not None and not found:
+            found.append(Blocker("profile", f"{self._profile_blocker[0].upper()}{self._profile_blocker[1:]}."))
         if self.enable_user_namespaces or self.namespace != self._engine.namespace:
             found.append(Blocker("namespace", "It is in a namespace of its own."))
         if self.internal_ssl:
@@ -245,6 +242,7 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
     def start(self) -> Any:
         """Like KubeSpawner's: a future that its ``progress`` watches."""
         self._options_loaded = False
+        self.time_for_the_machine()
         self.workspace_time_to_start()
         self._start_future = asyncio.ensure_future(self._start_any())
         return self._start_future
@@ -252,7 +250,7 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
     async def _start_any(self) -> Any:
         try:
             if self.workspace.phase is Phase.RUNNING:
-                await self.load_user_options()
+                await self.load_choice()
                 if not self.pausable:
                     await self._end_pausable()
                     return await KubeSpawner._start(self)
@@ -260,7 +258,8 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
         except LifecycleError as error:
             words = reason(error.code)
             self.log.warning("The start of %s was refused: %s", self.workspace_key, error)
-            sentence = f"{words.sentence} {words.advice}".strip()
+            detail = error.detail if error.code == "choice_refused" else ""
+            sentence = " ".join(filter(None, (words.sentence, detail, words.advice)))
             status = words.status if words.status < 500 else 409
             raise self.workspaces.internals.refusal_of_a_start(self, status, sentence, words.code) from error
 
@@ -276,7 +275,10 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
         """What a cold start would give today; for a cold start itself KubeSpawner renders it, and for a save the engine has the pod."""
         if self.workspace.phase not in RESUME_UNDER_WAY:
             return {}
-        await self.load_user_options()
+        try:
+            await self.load_choice()
+        except Refused as error:
+            raise Refused("policy_changed", error.detail) from error
         pod = await self.get_pod_manifest()
         if self.modify_pod_hook:
             pod = await maybe_future(self.modify_pod_hook(self, pod))
@@ -294,6 +296,7 @@ class GKEWorkspaceSpawner(PausableMixin, SteadyWatches, KubeSpawner):  # type: i
             if "snapshot" in spec:
                 self._url = await self._restore(spec["pod"])
             else:
+                await self.load_choice()
                 self._url = await KubeSpawner._start(self)
         finally:
             _launching.reset(token)

@@ -80,13 +80,13 @@ def test_every_reason_code_that_the_openapi_file_names_has_words(openapi: dict[s
 
 
 def test_every_argument_of_the_command_is_explained():
-    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("local-use.md", "doctor.md"))
+    page = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("local-use.md", "doctor.md", "profiles.md"))
     (commands,) = (action for action in _parser()._actions if action.choices and action.dest != "help")
     assert isinstance(commands.choices, dict)
     for name, command in commands.choices.items():
         assert f"gke-workspaces {name}" in page
         for option in command._option_string_actions.keys() - {"-h", "--help"}:
-            assert f"`{option}" in page, f"{name} {option} is not in docs/local-use.md or docs/doctor.md"
+            assert f"`{option}" in page, f"{name} {option} is in none of the pages on the command"
 
 
 def test_the_map_names_only_what_is_there():

@@ -155,10 +155,17 @@ def test_each_setting_that_breaks_pausing_is_found(made: dict[str, Any], check: 
     }
 
 
-def test_a_server_is_pausable_where_a_profile_says_so():
-    made = values("singleuser", "profileList", to=[{"display_name": "GPU", "gke": {"pausable": True}}])
+@pytest.mark.parametrize("word", [True, "auto"])
+def test_a_server_is_pausable_where_a_profile_says_so(word: Any):
+    made = values("singleuser", "profileList", to=[{"display_name": "GPU", "gke": {"pausable": word}}])
     made["hub"]["extraConfig"] = {"pausing": SETTINGS.replace("c.GKEWorkspaceSpawner.pausable = True", "")}
     assert bad(of(made)) == UNSEEN
+
+
+def test_a_profile_that_says_no_makes_nothing_pausable():
+    made = values("singleuser", "profileList", to={"a": {"display_name": "GPU", "gke": {"pausable": "no"}}})
+    made["hub"]["extraConfig"] = {"pausing": SETTINGS.replace("c.GKEWorkspaceSpawner.pausable = True", "")}
+    assert bad(of(made)) != UNSEEN
 
 
 def test_under_the_policy_stop_containers_beside_it_and_a_public_image_are_no_fault():

@@ -25,7 +25,7 @@ def imported(file: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
-@pytest.mark.parametrize("folder", ["lifecycle", "sandbox"])
+@pytest.mark.parametrize("folder", ["lifecycle", "sandbox", "profiles"])
 def test_only_the_standard_library_is_imported_by(folder: str):
     files = list((PACKAGE / folder).rglob("*.py"))
     assert files

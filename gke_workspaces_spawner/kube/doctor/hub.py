@@ -48,7 +48,7 @@ def spawner(hub: Deployment) -> Finding:
     if not hub.configured:
         return found("values-spawner", State.FAULT, f"The spawner class is ours, and configure(c) is not called in {where}.")
     pausable = bool(hub.traits.get("pausable")) or any(
-        isinstance(gke := each.get("gke"), Mapping) and gke.get("pausable") for each in hub.profiles
+        isinstance(gke := each.get("gke"), Mapping) and gke.get("pausable") in (True, "auto") for each in hub.profiles
     )
     if not pausable:
         return found(

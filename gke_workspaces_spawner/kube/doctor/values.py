@@ -180,7 +180,10 @@ def of_values(text: str) -> Deployment:
     traits = config.spawner_traits
     start = user.get("startTimeout")
     traits.setdefault("start_timeout", 300 if start is None else start)
-    profiles = _maps(traits.get("profile_list") or user.get("profileList"))
+    for name, value in _servers_settings(user).items():
+        if value is not None:
+            traits.setdefault(name, value)
+    profiles = _maps(traits.get("profile_list"))
     image = traits.get("image") or _image(_map(user.get("image")), Z2JH_IMAGE)
     culler = None
     if cull.get("enabled", True):
@@ -207,6 +210,22 @@ def of_values(text: str) -> Deployment:
         database_in_memory=_map(hub.get("db")).get("type") == "sqlite-memory",
         service_account=_text(_map(hub.get("serviceAccount")).get("name")),
     )
+
+
+def _servers_settings(user: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the spawner that the chart makes of ``singleuser``; None where it says nothing and the chart has nothing to say."""
+    memory, cpu, storage = _map(user.get("memory")), _map(user.get("cpu")), _map(user.get("storage"))
+    dynamic = _map(storage.get("dynamic"))
+    return {
+        "profile_list": user.get("profileList"),
+        "mem_limit": memory.get("limit"),
+        "mem_guarantee": memory.get("guarantee"),
+        "cpu_limit": cpu.get("limit"),
+        "cpu_guarantee": cpu.get("guarantee"),
+        "storage_class": dynamic.get("storageClass"),
+        "pvc_name_template": dynamic.get("pvcNameTemplate"),
+        "storage_pvc_ensure": storage.get("type", "dynamic") == "dynamic",
+    }
 
 
 def _chart(values: dict[str, Any]) -> dict[str, Any]:
@@ -249,6 +268,8 @@ def _map(value: Any) -> dict[str, Any]:
 
 
 def _maps(value: Any) -> tuple[Mapping[str, Any], ...]:
+    if isinstance(value, dict):
+        value = list(value.values())
     return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, (list, tuple)) else ()
 
 
