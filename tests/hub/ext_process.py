@@ -23,6 +23,7 @@ from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tests.ports import free_port
+from tests.sockets import end
 
 from .ext_server import SECRET, TOKEN, Channel, Client, Clock, read
 
@@ -84,7 +85,7 @@ class Remote(Client):
         try:
             return await Channel(socket, "s").run(code)
         finally:
-            socket.close()
+            end(socket)
 
     async def terminal(self) -> str:
         """Open one; its name."""
@@ -103,7 +104,7 @@ class Remote(Client):
                 text += rest[0] if kind == "stdout" else ""
             return text
         finally:
-            socket.close()
+            end(socket)
 
     async def _socket(self, path: str) -> WebSocketClientConnection:
         return await websocket_connect(HTTPRequest(f"ws://{self.host}:{self.port}{self.base}{path}", connect_timeout=60))

@@ -31,6 +31,7 @@ from traitlets.config import Config
 from jupyter_pause_ext.extension import PauseExtension, install
 from jupyter_pause_ext.signing import parse_secret
 from tests.ports import free_port
+from tests.sockets import end
 
 SECRET = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 TOKEN = "the-tab's-own-token"
@@ -143,7 +144,7 @@ class Server(Client):
 
     async def stop(self) -> None:
         for socket in self.sockets:
-            socket.close()
+            end(socket)
         shells = [terminal.ptyproc.pid for terminal in self.app.web_app.settings["terminal_manager"].terminals.values()]
         await self.app._cleanup()
         for pid in shells:

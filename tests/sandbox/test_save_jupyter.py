@@ -12,6 +12,8 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from tests.sockets import end
+
 from .conftest import Lab
 
 TOKEN = "token-of-the-test"
@@ -52,7 +54,7 @@ async def execute(ip: str, kernel: str, code: str) -> str:
             if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
                 return text
     finally:
-        socket.close()
+        end(socket)
 
 
 async def test_kernels_keep_variables_counts_and_pids_through_two_cycles(lab: Lab) -> None:
