@@ -156,8 +156,17 @@ def _enter(netns: str) -> None:
 
 
 def _run(command: list[str], *, text: str | None = None, missing_ok: bool = False) -> str:
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, env=_ENVIRONMENT, timeout=_TIMEOUT, check=False)
+    try:  # in a session of its own: a Ctrl-C in the terminal is for us, not for what is half way through a change of the machine
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            env=_ENVIRONMENT,
+            timeout=_TIMEOUT,
+            check=False,
+            start_new_session=True,
+        )
     except FileNotFoundError as error:
         raise NetworkError("tools_missing", f"{command[0]} not found: run 'apt-get install iproute2 nftables'.") from error
     except subprocess.TimeoutExpired as error:
