@@ -9,6 +9,19 @@ from pathlib import Path
 
 from gke_workspaces_spawner.lifecycle.model import Workspace
 
+PHASES = [
+    ("preparing", False),
+    ("checkpointing", False),
+    ("saved", False),
+    ("stopping", False),
+    ("paused", False),
+    ("waiting", False),
+    ("restoring", False),
+    ("restoring", True),
+    ("running", False),
+]
+"""Phase that is persisted, and whether it is the proof within it."""
+
 
 def arm(folder: Path, phase: str, *, proof: bool = False, group: bool = False) -> None:
     """Let the Hub of that folder kill itself right after it has persisted that phase (or, in ``restoring``, the proof)."""

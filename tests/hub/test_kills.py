@@ -9,21 +9,11 @@ import sqlite3
 import pytest
 from jupyterhub.utils import compare_token
 
+from tests.fakes.kill_switch import PHASES
+
 from .running import RunningHub, wait_for
 
 SETTINGS = {"spawner": {"oauth_client_allowed_scopes": ["read:users:name!user"]}}
-PHASES = [
-    ("preparing", False),
-    ("checkpointing", False),
-    ("saved", False),
-    ("stopping", False),
-    ("paused", False),
-    ("waiting", False),
-    ("restoring", False),
-    ("restoring", True),
-    ("running", False),
-]
-"""Phase that is persisted, and whether it is the proof within it."""
 
 
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "with its group"])

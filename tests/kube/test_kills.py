@@ -10,20 +10,9 @@ import pytest
 from tests.emulator.api import Api
 from tests.emulator.hub import EmulatedHub
 from tests.fakes import kill_switch
+from tests.fakes.kill_switch import PHASES
 from tests.kube.people import Person, until_nothing_is_left
 
-PHASES = [
-    ("preparing", False),
-    ("checkpointing", False),
-    ("saved", False),
-    ("stopping", False),
-    ("paused", False),
-    ("waiting", False),
-    ("restoring", False),
-    ("restoring", True),
-    ("running", False),
-]
-"""Phase that is persisted, and whether it is the proof within it."""
 CASES = [*((*phase, "resume") for phase in PHASES), *((phase, False, "stop") for phase in ("checkpointing", "saved", "stopping"))]
 """With the policy; that matters only while GKE saves, and after it."""
 KILLED_SECONDS = 30.0

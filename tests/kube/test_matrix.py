@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,8 @@ from tests.emulator.faults import clear_faults
 from tests.emulator.hub import EmulatedHub
 from tests.emulator.running import eventually
 from tests.fakes import kill_switch
-from tests.kube.conftest import fixture
+from tests.fakes.kill_switch import PHASES
 from tests.kube.people import Person
-from tests.kube.test_kills import PHASES
 
 FAULTS = {
     "trigger-ignored": "on",
@@ -86,22 +85,15 @@ def page() -> str:
     return "\n".join(rows)
 
 
-@fixture()
-async def switch(admin: Api, faults: Callable[..., Awaitable[None]]) -> AsyncIterator[Callable[..., Awaitable[None]]]:
-    """Switches one fault on; all are off afterwards."""
-    yield faults
-    await clear_faults(admin)
-
-
 @pytest.mark.parametrize(("phase", "proof", "fault", "policy"), CASES, ids=[f"{c[0]}{'-proved' * c[1]}-{c[2]}-{c[3]}" for c in CASES])
 async def test_a_hub_killed_while_gke_has_a_fault_loses_no_session(
-    ann: Person, hub: EmulatedHub, admin: Api, switch: Callable[..., Awaitable[None]], phase: str, proof: bool, fault: str, policy: str
+    ann: Person, hub: EmulatedHub, admin: Api, faults: Callable[..., Awaitable[None]], phase: str, proof: bool, fault: str, policy: str
 ) -> None:
     before = await ann.started(profile=policy)
     at_resume = phase in OF_A_RESUME
     if at_resume:
         assert (await ann.pause())["phase"] == "paused"
-    await switch(**{fault.replace("-", "_"): FAULTS[fault]})
+    await faults(**{fault.replace("-", "_"): FAULTS[fault]})
     kill_switch.arm(hub.folder, phase, proof=proof)
     asking = asyncio.ensure_future(ann.start() if at_resume else ann.status("POST", f"/users/{ann.name}/server/pause"))
     await eventually("the kill, or an end of it before that phase", lambda: killed_or_over(hub, ann, at_resume), 60)

@@ -17,23 +17,13 @@ from tests.emulator.nodes import Nodes
 from tests.emulator.running import RunningEmulator
 from tests.hub.running import RunningHub, wait_for
 from tests.sandbox.jupyter import Jupyter
+from tests.sandbox.memories import LOAD, LOOK
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="real pods are sandboxes with networks: run it as root")
 
 T = TypeVar("T")
 MEBIBYTES = 32
 """Of each of two kernels."""
-LOAD = """
-import hashlib, os, threading, time, random
-x = {x}; dice = random.Random({x}); big = b"".join(dice.randbytes(1 << 20) for _ in range({mebibytes})); n = 0
-def count():
-    global n
-    while True: n += 1; time.sleep(0.01)
-threading.Thread(target=count, daemon=True).start()
-held = open('held-{x}.txt', 'w+'); held.write('hello'); held.flush()
-print(os.getpid(), hashlib.sha256(big).hexdigest())
-"""
-LOOK = "a = n; time.sleep(0.1); print(os.getpid(), hashlib.sha256(big).hexdigest(), x, n > a, held.tell(), open(held.name).read())"
 CELL = "import time\nfor i in range({lines}):\n    print('line', i, flush=True); time.sleep(0.1)\nprint('done', x)"
 LINES = 60
 
@@ -102,7 +92,7 @@ def test_everything_that_runs_comes_back_on_another_node_and_address_three_times
     hub.start_server("ann")
     jupyter = Jupyter(hub, "ann")
     kernels = {number: jupyter.kernel() for number in (1, 2)}
-    loaded = {number: jupyter.run(kernel, LOAD.format(x=number, mebibytes=MEBIBYTES)) for number, kernel in kernels.items()}
+    loaded = {number: jupyter.run(kernel, LOAD.format(x=number, megabytes=MEBIBYTES)) for number, kernel in kernels.items()}
     terminal = jupyter.terminal()
     jupyter.type(terminal, "secret_word=swordfish; echo rea''dy", "ready")
     with jupyter.channels(kernels[2]) as channels:

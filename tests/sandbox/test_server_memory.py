@@ -10,18 +10,7 @@ import pytest
 from tests.hub.running import RunningHub, wait_for
 from tests.sandbox.jupyter import Jupyter
 from tests.sandbox.local_hub import local_hub
-
-LOAD = """
-import hashlib, os, threading, time, random
-x = {x}; dice = random.Random({x}); big = b"".join(dice.randbytes(1 << 20) for _ in range({megabytes})); n = 0
-def count():
-    global n
-    while True: n += 1; time.sleep(0.01)
-threading.Thread(target=count, daemon=True).start()
-held = open('held-{x}.txt', 'w+'); held.write('hello'); held.flush()
-print(os.getpid(), hashlib.sha256(big).hexdigest())
-"""
-LOOK = "a = n; time.sleep(0.1); print(os.getpid(), hashlib.sha256(big).hexdigest(), x, n > a, held.tell(), open(held.name).read())"
+from tests.sandbox.memories import LOAD, LOOK
 
 COUNT = "print(get_ipython().execution_count)"
 
